@@ -16,7 +16,7 @@ import numpy as np
 
 from maskwright.base.errors import ConfigError
 from maskwright.text.corpus.read import Reader
-from maskwright.text.curate.recipe import settings_of, step_names
+from maskwright.text.curate.recipe import step_class, step_names
 from maskwright.text.curate.step import CorpusStep, CurationBatch, Step
 
 SIZE = 1000  # documents of a batch
@@ -52,7 +52,7 @@ def main() -> None:
     size = sum(len(text.encode()) for text in texts) / 1e6
     print(f"{len(texts):,} documents, {size:.1f} MB")
     for name in options.steps:
-        step = settings_of(name)()
+        step = step_class(name)()
         try:
             step.check()
         except ConfigError:

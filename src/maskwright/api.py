@@ -200,12 +200,12 @@ def pretrain(
     if not isinstance(recipe, Recipe):
         name = os.fspath(recipe)
         recipe, origin = find(name), origin or run_of(name)
-    words = _assignments(settings, keywords)
+    assignments = _assignments(settings, keywords)
     if not names_files(text):
-        require_settings(override(recipe, words))  # before the text is written
+        require_settings(override(recipe, assignments))  # before the text is written
     out = next_run_folder(recipe.name) if out is None else Path(out)
     with logging_to(log), as_files(text, "text", texts=True, kept_beside=out) as paths:
-        recipe = override(with_text(recipe, paths) if paths else recipe, words)
+        recipe = override(with_text(recipe, paths) if paths else recipe, assignments)
         newest = pretraining.pretrain(recipe, out, origin=origin, stream=stream)
         continued_pretraining.close(out, stream=stream)
     return of_pretraining(newest, out)
@@ -234,11 +234,11 @@ def adapt(
         IncompatibleError: the model has no tokenizer, or lacks mask and sentinel tokens.
         Others: as `pretrain`.
     """
-    out, words = _folder(out, "adapted"), _assignments(settings, keywords)
-    require_continued_settings(Path(model), minutes, words)
+    out, assignments = _folder(out, "adapted"), _assignments(settings, keywords)
+    require_continued_settings(Path(model), minutes, assignments)
     with as_files(text, "text", texts=True, kept_beside=out) as paths:
         newest = continued_pretraining.adapt(
-            os.fspath(model), paths, out, minutes=minutes, settings=words, stream=stream
+            os.fspath(model), paths, out, minutes=minutes, settings=assignments, stream=stream
         )
     return of_pretraining(newest, out)
 
@@ -278,9 +278,9 @@ def plan(
     if not isinstance(recipe, Recipe):
         recipe = find(os.fspath(recipe))
     target = None if write_recipe is None else Path(write_recipe)
-    words, say = _assignments(settings, keywords), printer(stream)
+    assignments, say = _assignments(settings, keywords), printer(stream)
     with as_files(text, "text", texts=True, kept_beside=target) as paths:
-        recipe = override(with_text(recipe, paths) if paths else recipe, words)
+        recipe = override(with_text(recipe, paths) if paths else recipe, assignments)
         limits: dict[str, Any] = {"time": time, "memory": memory, "disk": disk}
         return planning.plan(recipe, **limits, write_recipe=target, say=say)
 
@@ -465,10 +465,10 @@ def compare(
     Raises:
         As `maskwright.ask.evaluate.compare.compare`.
     """
-    out, words = _folder(out, "comparison"), _assignments(settings, {})
+    out, assignments = _folder(out, "comparison"), _assignments(settings, {})
     loaded = [r if isinstance(r, Recipe) else find(os.fspath(r)) for r in recipes]
     with as_files(text, "text", texts=True, kept_beside=out) as paths:
-        loaded = [override(with_text(r, paths) if paths else r, words) for r in loaded]
+        loaded = [override(with_text(r, paths) if paths else r, assignments) for r in loaded]
         return compare_recipes(loaded, out, budget=budget, seeds=seeds, data=data, stream=stream)
 
 
@@ -564,12 +564,12 @@ def _folder(out: Path | str | None, name: str) -> Path:
 
 
 def _assignments(settings: RecipeSettings, keywords: Mapping[str, Any]) -> list[str]:
-    """Return settings of a recipe as words PATH=VALUE."""
+    """Return settings of a recipe as texts PATH=VALUE."""
     pairs = dict(settings) if isinstance(settings, Mapping) else {}
-    words = [] if isinstance(settings, Mapping) else list(settings)
+    texts = [] if isinstance(settings, Mapping) else list(settings)
     pairs |= {RECIPE_SETTINGS[n].path: v for n, v in keywords.items() if v is not None}
     values = ((path, v if isinstance(v, str) else json.dumps(v)) for path, v in pairs.items())
-    return [*words, *(f"{path}={value}" for path, value in values)]
+    return [*texts, *(f"{path}={value}" for path, value in values)]
 
 
 def _reading(read: TableReadingOptions | Sequence[str]) -> TableReadingOptions:

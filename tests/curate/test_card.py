@@ -137,7 +137,7 @@ def test_a_rule_has_the_setting_of_its_limit_and_examples_on_both_sides(clean: P
     measures = steps["gopher-quality"]["measures"]
     assert measures["gopher_short_doc"]["settings"] == {"low": "min_doc_words", "high": None}
     assert measures["gopher_long_doc"]["settings"] == {"low": None, "high": "max_doc_words"}
-    step = recipes.settings_of("gopher-quality")()
+    step = recipes.step_class("gopher-quality")()
     for rule, limit in (("gopher_short_doc", 51), ("gopher_short", 50)):
         assert recipes.setting_of(step, rule, "low", limit) is None
     border = measures["gopher_short_doc"]["border"]

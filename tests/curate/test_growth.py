@@ -20,7 +20,7 @@ from growth import LIMIT, growth
 from maskwright.text.corpus.reading import Document
 from maskwright.text.curate.engine import shards
 from maskwright.text.curate.engine.segment import Flow, Record
-from maskwright.text.curate.recipe import settings_of
+from maskwright.text.curate.recipe import step_class
 from maskwright.text.curate.step import CorpusStep, CurationBatch, Step
 
 DRAW = random.Random(7)
@@ -97,7 +97,7 @@ def test_of_a_step(name: str, dimension: str, files: Path) -> None:
         step = settings(name, files, batch)
         return lambda: run(step, batch)
 
-    compares = issubclass(settings_of(name), CorpusStep) and dimension.startswith("documents")
+    compares = issubclass(step_class(name), CorpusStep) and dimension.startswith("documents")
     assert growth(make, MANY if compares else FEW) <= LIMIT
 
 

@@ -19,7 +19,7 @@ from maskwright.model.families.base.family import family
 from maskwright.model.inference.generation import Generation, Prompt, distribution
 from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.prepared import Prepared, prepare
-from maskwright.model.inference.text_generation import generation_of, prompts_of, write
+from maskwright.model.inference.text_generation import generate_texts, generation_of, prompts_of
 from maskwright.model.nn.attention import KVCache
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening.open import open_model
@@ -223,7 +223,7 @@ def test_prompts_of_texts_are_what_write_goes_on_from(name: str, models: dict[st
     texts = ["the cat sat", "the dog", "the dog", "a big old hat and a"]
     settings = GenerationSettings(tokens=12, seed=4, top_k=20, stop=["zz"])
     network = prepare(model.network, precision="float32")
-    wanted = write(model, network, texts, settings)
+    wanted = generate_texts(model, network, texts, settings)
     writing = generation_of(model, network)
     rows = {}
     for prompt, copy in zip(prompts_of(model, texts, settings), (0, 0, 1, 0), strict=True):

@@ -324,7 +324,7 @@ def test_F103_clients_that_ignore_429_wait_in_the_line(
             left.sendall(whole)
             sent = [pool.submit(client) for _ in range(4)]
             if waits:
-                assert until(lambda: len(plain.host.line) == 5)
+                assert until(lambda: len(plain.host.waiting_line) == 5)
                 assert "mw_line_requests 5" in plain.metrics()
                 left.close()
             is_refused = until(lambda: statuses.count(429) > 20, 0.5 if waits else 10)
@@ -333,7 +333,7 @@ def test_F103_clients_that_ignore_429_wait_in_the_line(
         for each in sent:
             each.result()
     assert statuses == [200] * 4 or not waits
-    assert until(lambda: plain.open_requests() == 0) and len(plain.host.line) == 0
+    assert until(lambda: plain.open_requests() == 0) and len(plain.host.waiting_line) == 0
 
 
 @contextmanager
@@ -386,7 +386,7 @@ def test_a_large_body_keeps_nobody_out_while_it_is_read(
         may.set()
         assert {each.result()[0].status for each in sent} <= {422, 429}
     assert found == status and not (both and status == 200)
-    assert until(lambda: plain.host.incoming_tokens == 0) and not plain.host.large.locked()
+    assert until(lambda: plain.host.incoming_tokens == 0) and not plain.host.large_request.locked()
 
 
 @pytest.mark.parametrize("makes_room", [True, False])

@@ -295,7 +295,7 @@ def show_senses(
 ) -> Path:
     """Print and write how well each layer separates the meanings of `word`, which are the classes
     of `data` (None: built-in sentences, else a `UsageError`). Returns the path of the page."""
-    texts, meanings = _texts(word, data)
+    texts, meanings = _sense_examples(word, data)
     room = subject.frame.length - sum(subject.tokenizer.frame_margins())
     if data is None and any(len(subject.tokenizer.encode(text)) > room for text in texts):
         message = f"the model reads {room} tokens of a text, so sentences are cut around the word"
@@ -349,8 +349,8 @@ def show_senses(
     )
 
 
-def _texts(word: str, data: Dataset | None) -> tuple[list[str], list[str]]:
-    """Return texts with `word`, and its meaning in each."""
+def _sense_examples(word: str, data: Dataset | None) -> tuple[list[str], list[str]]:
+    """Return texts with `word` and its meaning in each: all rows of `data`, else built-in ones."""
     if data is not None and data.labels is not None:
         rows = [row for part_rows in data.parts.values() for row in part_rows]
         return [row.text for row in rows], [data.labels.names[row.label] for row in rows]

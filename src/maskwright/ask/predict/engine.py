@@ -281,8 +281,8 @@ class Engine:
         settings: GenerationSettings,
         precision: Precision | None = None,
     ) -> list[str]:
-        """Generate a continuation of each text; see `text_generation.write`."""
-        return text_generation.write(self.model, self._writer(precision), texts, settings)
+        """Generate a continuation of each text; see `text_generation.generate_texts`."""
+        return text_generation.generate_texts(self.model, self._writer(precision), texts, settings)
 
     def stream(
         self, text: str, settings: GenerationSettings, precision: Precision | None = None
@@ -297,7 +297,7 @@ class Engine:
             )
         network = self._writer(precision)
         prompts = text_generation.prompts_of(self.model, [text], settings)
-        return text_generation.write_stream(self.model, network, prompts)
+        return text_generation.stream_texts(self.model, network, prompts)
 
     def _writer(self, precision: Precision | None) -> Prepared:
         require_writer(self.model.config, one_way=self.model.conventions.writes)

@@ -120,9 +120,9 @@ def _of_labels(metric: Metric, truth: Values, predicted: Values) -> OfResamples:
     return of
 
 
-def of_sums(figure: OfSums, counts: NDArray[Any]) -> tuple[int, OfResamples]:
+def of_sums(statistic: OfSums, counts: NDArray[Any]) -> tuple[int, OfResamples]:
     """As `of_rows`, for a function of the sums over the rows of `counts` (N, K)."""
-    return counts.shape[1], lambda indices: figure(counts[indices].sum(1)).astype(float)
+    return counts.shape[1], lambda indices: statistic(counts[indices].sum(1)).astype(float)
 
 
 def _of_numbers(
@@ -263,18 +263,18 @@ def estimate(
 
 
 def estimate_of_sums(
-    figure: OfSums, counts: NDArray[Any], *, resamples: int = RESAMPLES
+    statistic: OfSums, counts: NDArray[Any], *, resamples: int = RESAMPLES
 ) -> Estimate:
-    """Return a function of the sums over the rows of `counts` (N, K), such as an F1 of entities or
-    a mean, with its percentiles over keyed resamples of the rows.
+    """Return a function of the sums over the rows of `counts` (N, K), such as the F1 of entities or
+    a mean, with its 95 % interval from keyed resamples of the rows.
 
     Raises:
         DataError: no rows.
     """
     if not len(counts):
         raise DataError("there is nothing to compare", found="0 rows", wanted="at least one")
-    value = float(figure(counts.sum(0, keepdims=True))[0])
-    return Estimate(value, *interval_of_rows(*of_sums(figure, counts), len(counts), resamples))
+    value = float(statistic(counts.sum(0, keepdims=True))[0])
+    return Estimate(value, *interval_of_rows(*of_sums(statistic, counts), len(counts), resamples))
 
 
 def wilson(share: float, count: int, level: float = LEVEL) -> tuple[float, float]:

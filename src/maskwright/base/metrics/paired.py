@@ -139,10 +139,10 @@ def of_metric(
     return _resampled(value, of, len(truth), width, level, resamples)
 
 
-def of_sums(figure: OfSums, ours: NDArray[Any], theirs: NDArray[Any]) -> PairedDifference:
+def of_sums(statistic: OfSums, ours: NDArray[Any], theirs: NDArray[Any]) -> PairedDifference:
     """Compare a function of the sums over the rows of the counts (N, K) of two predictors."""
-    totals = figure(np.stack([ours.sum(0), theirs.sum(0)])).astype(float)
-    width, of = intervals.of_sums(figure, np.concatenate([ours, theirs]))
+    totals = statistic(np.stack([ours.sum(0), theirs.sum(0)])).astype(float)
+    width, of = intervals.of_sums(statistic, np.concatenate([ours, theirs]))
     return _resampled(float(totals[0] - totals[1]), of, len(ours), width, LEVEL, RESAMPLES)
 
 

@@ -84,7 +84,7 @@ class ArrayMetric:
 class SumMetric:
     """A function of the sums over the rows of `counts` (N, K), such as the F1 of entities."""
 
-    figure: OfSums
+    statistic: OfSums
     counts: NDArray[Any]
 
     @property
@@ -93,23 +93,23 @@ class SumMetric:
 
     @property
     def value(self) -> float:
-        return float(self.figure(self.counts.sum(0, keepdims=True))[0])
+        return float(self.statistic(self.counts.sum(0, keepdims=True))[0])
 
     def estimate(self) -> Estimate:
-        return estimate_of_sums(self.figure, self.counts)
+        return estimate_of_sums(self.statistic, self.counts)
 
     def select(self, rows: NDArray[np.int64]) -> SumMetric:
         """Return the metric of some of the rows."""
-        return SumMetric(self.figure, self.counts[rows])
+        return SumMetric(self.statistic, self.counts[rows])
 
     def gain_over(self, rival: RowMetric) -> PairedDifference:
         """Return how much better this predictor is than the rival."""
         assert isinstance(rival, SumMetric)
-        return paired.of_sums(self.figure, self.counts, rival.counts)
+        return paired.of_sums(self.statistic, self.counts, rival.counts)
 
     def gain_inside(self, selected: NDArray[np.bool_], resamples: int) -> tuple[float, float]:
         """As of `ArrayMetric`, by a permutation test."""
-        return paired.of_groups(*of_sums(self.figure, self.counts), selected, resamples)
+        return paired.of_groups(*of_sums(self.statistic, self.counts), selected, resamples)
 
 
 @dataclass(frozen=True)

@@ -229,11 +229,10 @@ def main_chart(folder: RunFolder) -> Chart:
 def small_charts(folder: RunFolder) -> list[Chart]:
     """Return charts of accuracy, other parts of the loss, learning rate, gradient norm, speed."""
     axis = Axis(folder)
-    apart = axis.points(folder.evaluations, "told_apart")
     charts = [_accuracy(folder, axis), *_other_parts(folder, axis)]
-    decisions = [str(r["decides"]).capitalize() for r in folder.evaluations if "decides" in r]
-    title = f"{[*decisions, ''][0]} ROC AUC (0.5 is chance)"
-    charts.append(_single(title, apart, axis, SHORT))
+    question = next((str(r["decides"]) for r in folder.evaluations if "decides" in r), "")
+    title = f"{question.capitalize()} ROC AUC (0.5 is chance)"
+    charts.append(_single(title, axis.points(folder.evaluations, "told_apart"), axis, SHORT))
     rates = axis.points(folder.train, "learning_rate")
     charts.append(_single("Learning rate", rates, axis, "{:.2g}".format))
     norms = axis.points(folder.train, "gradient_norm")
@@ -402,8 +401,8 @@ def health(folder: RunFolder) -> Iterator[Finding]:
         message = f"the loss was not a number at step {number(bad[0], 'step'):.0f}"
         yield Finding("loss-not-finite", message, severity="warning")
     if folder.skipped:
-        of = len(folder.skipped) + len(folder.train)
-        message = f"{len(folder.skipped)} of {of} steps were skipped"
+        num_steps = len(folder.skipped) + len(folder.train)
+        message = f"{len(folder.skipped)} of {num_steps} steps were skipped"
         why = "their loss or gradient was no finite number"
         yield Finding("steps-skipped", message, why, severity="warning")
     if folder.unreadable:

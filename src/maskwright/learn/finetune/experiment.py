@@ -382,22 +382,22 @@ def _saved(combination: Combination, data: Dataset, out: Path) -> dict[str, Any]
 
 
 def _learn(combination: Combination, saved: dict[str, Any], out: Path) -> dict[str, Any]:
-    """Fine-tune, and save the answers and cost; also the cost of an interrupted fine-tuning."""
+    """Fine-tune; return and write `saved` with the outcome, if it fails with its CPU time only."""
     file_name, model = _file_name(combination.name), Path(combination.recipe.model)
     folder, answers = out / RESULTS / file_name, out / ANSWERS / file_name
     if is_finished(folder):  # interrupted before the answers were saved
         commit.remove_folder(folder)
     if combination.source is not None and not model.exists():
         write_untrained(combination.source, model)
-    record, begin = dict(saved), time.process_time()
+    outcome, begin = dict[str, Any](), time.process_time()
 
-    def keep(result: FinetuneResult) -> None:
+    def take(result: FinetuneResult) -> None:
         numbers = {id(row): number for number, row in enumerate(result.data.parts[TRAIN])}
         rows, seeds = result.data.parts[result.eval_part], result.seeds
         # Out of fold, the order of the rows is that of the folds.
         order = [numbers.get(id(row), number) for number, row in enumerate(rows)]
         ascending = np.argsort(order).tolist()
-        record.update(
+        outcome.update(
             part=result.eval_part,
             order=sorted(order),
             options=dict(result.best.task_type.options),
@@ -410,9 +410,9 @@ def _learn(combination: Combination, saved: dict[str, Any], out: Path) -> dict[s
 
     try:
         with Path(f"{answers}.log").open("a", encoding="utf-8") as stream:
-            finetune_recipe(combination.recipe, folder, stream=stream, on_result=keep)
-        record["bytes"] = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-        saved = record
+            finetune_recipe(combination.recipe, folder, stream=stream, on_result=take)
+        num_bytes = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+        saved = saved | outcome | {"bytes": num_bytes}
     finally:
         saved["cpu_seconds"] += time.process_time() - begin
         document.write(Path(f"{answers}.json"), json.dumps(saved))

@@ -173,9 +173,9 @@ def tune(
             lambda step: {f"product.{name}": f for name, f in factors_by_step(step).items()},
         )
     note = next((hook.note for hook in hooks if isinstance(hook, StepHook)), quiet)
-    again = "the same command with --threads "
-    neighbours = loop.NeighbourHook(objective, batches, plan, note, again)
-    hooks = [*hooks, neighbours, epochs]
+    command = "the same command with --threads "
+    slowdown = loop.SlowdownHook(objective, batches, plan, note, command)
+    hooks = [*hooks, slowdown, epochs]
     state = loop.train(objective, batches, optimizer, plan, TrainState(), hooks=hooks, stop=stop)
     finished = _in_float32(model, epochs.best, frozen)
     return TrainingResult(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)

@@ -283,11 +283,11 @@ def _losses(
     return losses
 
 
-def _objective_name(path: Path, form: CheckpointLayout) -> str:
-    if form.config.encoder is None:
+def _objective_name(path: Path, layout: CheckpointLayout) -> str:
+    if layout.config.encoder is None:
         return usual_for("decoder").name
     vocabulary = special_tokens.vocabulary(Tokenizer.load(path))
-    if form.config.decoder is not None and vocabulary.sentinels:
+    if layout.config.decoder is not None and vocabulary.sentinels:
         return usual_for("sentinels").name
     if vocabulary.mask is None:
         raise IncompatibleError(
@@ -297,19 +297,19 @@ def _objective_name(path: Path, form: CheckpointLayout) -> str:
             wanted="a mask token, or sentinels in an encoder-decoder",
             do="name a folder with the decoder too, or write a recipe with another objective",
         )
-    return usual_for("encoder" if form.config.decoder is None else "masks").name
+    return usual_for("encoder" if layout.config.decoder is None else "masks").name
 
 
-def _class_with_vocabulary_head(form: CheckpointLayout) -> str | None:
+def _class_with_vocabulary_head(layout: CheckpointLayout) -> str | None:
     """Return the family's class whose only head is a vocabulary head; None if the folder's model
     has a vocabulary head already, or no such class exists."""
-    if form.family is None or form.config.vocabulary_head is not None:
+    if layout.family is None or layout.config.vocabulary_head is not None:
         return None
-    for name, architecture in form.family.architectures.items():
+    for name, architecture in layout.family.architectures.items():
         if (
             architecture.vocabulary
             and not architecture.heads
-            and architecture.decoder in (None, form.config.decoder is not None)
+            and architecture.decoder in (None, layout.config.decoder is not None)
         ):
             return name
     return None

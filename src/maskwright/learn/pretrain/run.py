@@ -493,10 +493,10 @@ def _train(session: TrainingSession, stream: TextIO) -> None:
                 hook(session, run_journal, panel) for hook in (LogHook, EvaluateHook, SaveHook)
             ]
             if session.processes.world == 1:
-                again = f"maskwright resume {shell_word(session.out)} --set training.threads="
+                command = f"maskwright resume {shell_word(session.out)} --set training.threads="
                 hooks.append(
-                    loop.NeighbourHook(
-                        session.objective, batches, plan, panel.note, again, training.log_seconds
+                    loop.SlowdownHook(
+                        session.objective, batches, plan, panel.note, command, training.log_seconds
                     )
                 )
         try:

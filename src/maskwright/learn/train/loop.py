@@ -114,15 +114,15 @@ def train(
     return state
 
 
-class NeighbourHook(Hook):
-    """Says once what fewer threads would give, when the training has become slow because others
-    came. The test changes neither weights nor random numbers: gradients are cleared before every
-    step, and each microbatch has a seed of its own.
+class SlowdownHook(Hook):
+    """Reports once how fast fewer threads would be, if other processes have made training on the
+    CPU slow. The test changes neither weights nor random numbers: gradients are cleared before
+    every step, and each microbatch has a seed of its own.
 
     Args:
         note: receives the line.
-        again: as of `SlowdownWatch`.
-        every: seconds between two looks.
+        command: as of `SlowdownWatch`.
+        interval: seconds of training between two checks.
     """
 
     def __init__(
@@ -131,18 +131,18 @@ class NeighbourHook(Hook):
         batches: Batches,
         plan: TrainingPlan,
         note: Say,
-        again: str,
-        every: float = 10.0,
+        command: str,
+        interval: float = 10.0,
     ) -> None:
         self.objective, self.batches, self.plan = objective, batches, plan
-        self.note, self.every = note, every
-        self._watch = machine.SlowdownWatch(torch.get_num_threads(), again, self._speed)
-        self._before = TrainState()
+        self.note, self.interval = note, interval
+        self._watch = machine.SlowdownWatch(torch.get_num_threads(), command, self._speed)
+        self._last_state = TrainState()  # at the last check
 
     def after_step(self, state: TrainState, record: Record) -> None:
-        seconds = state.seconds - self._before.seconds
-        if self.plan.device.type == "cpu" and seconds >= self.every:
-            tokens, self._before = state.tokens - self._before.tokens, replace(state)
+        seconds = state.seconds - self._last_state.seconds
+        if self.plan.device.type == "cpu" and seconds >= self.interval:
+            tokens, self._last_state = state.tokens - self._last_state.tokens, replace(state)
             if finding := self._watch.slowed(tokens / seconds):
                 self.note(finding.line())
 
@@ -152,7 +152,7 @@ class NeighbourHook(Hook):
         torch.set_num_threads(threads)
         start = time.monotonic()
         while (elapsed := time.monotonic() - start) < TEST_SECONDS:
-            batch = self.batches(self._before.step, number % self.plan.microbatches)
+            batch = self.batches(self._last_state.step, number % self.plan.microbatches)
             number += 1
             if batch is not None:
                 counts = self.objective.counts(batch)

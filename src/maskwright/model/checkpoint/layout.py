@@ -266,14 +266,13 @@ def _family_of(hf: Mapping[str, Any]) -> Family | None:
     return family(model_type)
 
 
-def about_of(hf: Mapping[str, Any], form: CheckpointLayout) -> About:
+def about_of(hf: Mapping[str, Any], layout: CheckpointLayout) -> About:
     """Return the family, label names, problem type and conventions in a config.json."""
     names, problem = hf.get("id2label"), hf.get("problem_type")
     labels: tuple[str, ...] = ()
-    if isinstance(names, dict) and _classes(form.config) == len(names):
+    if isinstance(names, dict) and _classes(layout.config) == len(names):
         numbered = {str(number) for number in range(len(names))}
-        unknown = [key for key in names if key not in numbered]
-        if unknown:
+        if unknown := [key for key in names if key not in numbered]:
             raise ConfigError(
                 "the labels are not numbered from 0",
                 where="id2label",
@@ -283,30 +282,33 @@ def about_of(hf: Mapping[str, Any], form: CheckpointLayout) -> About:
             )
         labels = tuple(str(names[str(number)]) for number in range(len(names)))
     return About(
-        family=None if form.family is None else form.family.name,
+        family=None if layout.family is None else layout.family.name,
         labels=labels,
         problem_type=problem if isinstance(problem, str) else None,
         conventions=read_conventions(hf),
     )
 
 
-def rest_of(hf: Mapping[str, Any], form: CheckpointLayout) -> dict[str, Any]:
+def rest_of(hf: Mapping[str, Any], layout: CheckpointLayout) -> dict[str, Any]:
     """Return the keys of a config.json that are not determined by the config."""
-    family = form.family
-    ours = {"model_type", CONVENTIONS_KEY} if family is None else {*family.hf_config(form.config)}
+    family = layout.family
+    ours = {"model_type", CONVENTIONS_KEY} if family is None else {*family.hf_config(layout.config)}
     return {key: value for key, value in hf.items() if key not in ours}
 
 
 def documents(
-    form: CheckpointLayout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
+    layout: CheckpointLayout,
+    tokenizer: Tokenizer | None,
+    about: About,
+    tensors: Mapping[str, Tensor],
 ) -> dict[str, Content]:
     """Return the contents of config.json and, if they apply, generation_config.json and README.md,
     by name."""
-    ids = _ids(form, tokenizer, about)
+    ids = _ids(layout, tokenizer, about)
     if tokenizer is not None:
-        _require_ids(form, ids)
-    files: dict[str, Content] = {"config.json": write_json(_hf(form, ids, about, tensors))}
-    if form.generates():
+        _require_ids(layout, ids)
+    files: dict[str, Content] = {"config.json": write_json(_hf(layout, ids, about, tensors))}
+    if layout.generates():
         # Otherwise the library would replace the last id of a text of maximum length by the end id.
         unset = dict.fromkeys({"forced_eos_token_id"} & ids.keys()) if about.writing else {}
         files["generation_config.json"] = write_json(
@@ -328,7 +330,7 @@ def require_layout(
 
 
 def _hf(
-    form: CheckpointLayout,
+    layout: CheckpointLayout,
     ids: Mapping[str, int | None],
     about: About,
     tensors: Mapping[str, Tensor],
@@ -345,16 +347,15 @@ def _hf(
     our_table: dict[str, Any] = {}
     if about.conventions is not None:
         our_table["conventions"] = dict(to_plain(about.conventions))
-    if form.family is None:
-        our_table = {"format": OUR_FORMAT, "config": to_plain(form.config), **our_table}
+    if layout.family is None:
+        our_table = {"format": OUR_FORMAT, "config": to_plain(layout.config), **our_table}
         hf |= {"model_type": OUR_MODEL_TYPE, "architectures": [OUR_ARCHITECTURE]}
     else:
-        hf |= form.family.hf_config(form.config)
+        hf |= layout.family.hf_config(layout.config)
         hf.pop("num_labels", None)
     if our_table:
         hf[CONVENTIONS_KEY] = our_table
-    classes = _classes(form.config)
-    if classes:
+    if classes := _classes(layout.config):
         names = about.labels or tuple(f"LABEL_{i}" for i in range(classes))
         if len(names) != classes or len(set(names)) != classes:
             raise ConfigError(
@@ -375,7 +376,7 @@ def _classes(config: TransformerConfig) -> int:
 
 
 def _ids(
-    form: CheckpointLayout, tokenizer: Tokenizer | None, about: About
+    layout: CheckpointLayout, tokenizer: Tokenizer | None, about: About
 ) -> dict[str, int | None]:
     """Return special token ids by the keys of config.json; None for tokens that do not exist.
 
@@ -383,9 +384,9 @@ def _ids(
     if there is no begin token; these are recorded, so that other libraries can generate.
     """
     roles = {"pad_token_id": "pad", "bos_token_id": "begin", "eos_token_id": "end"}
-    roles |= {} if form.family is None else form.family.token_ids
-    spare = {} if form.config.decoder is None else {"end": "separator"}
-    spare |= {"begin": "classify"} if len(form.config.stacks) == 2 else {}
+    roles |= {} if layout.family is None else layout.family.token_ids
+    spare = {} if layout.config.decoder is None else {"end": "separator"}
+    spare |= {"begin": "classify"} if len(layout.config.stacks) == 2 else {}
 
     def id_of(role: str) -> int | None:
         token_id: int | None = getattr(tokenizer, role, None)
@@ -398,10 +399,10 @@ def _ids(
     return ids
 
 
-def _require_ids(form: CheckpointLayout, ids: Mapping[str, int | None]) -> None:
+def _require_ids(layout: CheckpointLayout, ids: Mapping[str, int | None]) -> None:
     """Check that special tokens are those of the model (RoBERTa counts positions from the padding
     token's id)."""
-    decided = {} if form.family is None else form.family.hf_config(form.config)
+    decided = {} if layout.family is None else layout.family.hf_config(layout.config)
     for key in decided.keys() & ids.keys():
         if decided[key] != ids[key]:
             raise IncompatibleError(

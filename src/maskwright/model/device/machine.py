@@ -4,7 +4,7 @@ PyTorch's threads wait for each other in every operation, so one that shares its
 Where other processes keep cores busy, `use_threads` chooses the number by a short test; on idle
 cores nothing is tested and nothing changed. The number is chosen once in a process: another one
 rounds otherwise, so a resumed run has the number that it began with, and where others come during a
-run, `NeighbourHook` only says what fewer threads would give (`base/threads.py`, docs/log.md).
+run, `SlowdownHook` only reports how fast fewer threads are (`base/threads.py`, docs/log.md).
 
 Denormals, which cost microcode, are flushed in every thread while a run trains (`flushed`).
 
@@ -194,23 +194,23 @@ def waiting() -> str:
 
 
 class SlowdownWatch:
-    """Whether a run has become slow because others came; asked now and then, said once.
+    """Finds out once whether a run has become slow because of other processes.
 
     Args:
         count: number of threads of the run.
-        again: the command that goes on, up to the number of threads.
-        test: returns the speed with a number of threads, in a test of a second.
+        command: the command that continues the run, to which a number of threads is appended.
+        test: returns the tokens per second with a number of threads, in a test of a second.
     """
 
-    def __init__(self, count: int, again: str, test: Callable[[int], float]) -> None:
-        self.count, self.again, self.test = count, again, test
+    def __init__(self, count: int, command: str, test: Callable[[int], float]) -> None:
+        self.count, self.command, self.test = count, command, test
         self._best = 0.0
         self._reported = count == 1
         self._cores = threads.CoreUse()
 
     def slowed(self, speed: float) -> Finding | None:
-        """The finding, if `speed` in tokens per second, since the last question, has fallen, others
-        have cores, and fewer threads are faster."""
+        """The finding, if `speed` (tokens per second since the last call) has fallen, other
+        processes keep cores busy, and fewer threads are faster."""
         busy, self._cores = self._cores.busy(), threads.CoreUse()
         self._best = max(self._best, speed)
         if self._reported or busy < threads.BUSY or speed > SLOWED * self._best:
@@ -224,7 +224,7 @@ class SlowdownWatch:
             f"{self.count} threads give {speed:,.0f} tokens/s; {fewer} gave {faster:,.0f} in a "
             "test of 1 s",
             f"others keep {busy:.1f} of {threads.cores()} cores busy",
-            f"Ctrl+C, then {self.again}{fewer}",
+            f"Ctrl+C, then {self.command}{fewer}",
         )
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -39,14 +40,14 @@ from maskwright.model.objectives.base.objective import NetworkWork, Objective
 # ------------------------------------------------------------------------ parameters and operations
 @dataclass(frozen=True)
 class Cost:
-    """Operations of a forward pass, per position of a stack of its own kind.
+    """Operations of a forward pass, per position of the stack, for "encoder" and "decoder".
 
     Attributes:
-        body: the matrices of the blocks, by stack.
-        attention: scores and weighted sums, by stack, at the given lengths.
-        last: what of both a stack's last layer does for a position, beside keys and values.
-        chosen: the same where it is computed at some positions only.
-        memory: the keys and values of the memory, per position of the memory.
+        body: products with weights.
+        attention: scores and weighted sums, at the given lengths.
+        last: both in the last layer, without its keys and values, which all positions need.
+        chosen: the same if the last layer is computed at some positions only.
+        memory: cross-attention's keys and values, per position of the encoder.
         vocabulary: the vocabulary head, per position that has a target.
     """
 
@@ -63,6 +64,15 @@ class Cost:
         return 3 * (self.body[stack] + self.attention[stack] + target_share * self.vocabulary)
 
 
+class RowSizes(NamedTuple):
+    """The length of rows and of the memory, global tokens per row, and the lengths of texts."""
+
+    length: int
+    memory_length: int
+    num_global: float
+    texts: Sequence[int]
+
+
 def cost(
     model: Transformer,
     length: int,
@@ -70,9 +80,9 @@ def cost(
     num_global: float = 0.0,
     texts: Sequence[int] = (),
 ) -> Cost:
-    """Count `model` on rows of `length`, with a memory of `memory_length` for cross-attention; of
-    these `texts`, or one in each row."""
-    sizes = length, memory_length, num_global, texts or (length,)
+    """Count the operations of `model` on rows of `length` tokens that hold texts of the lengths
+    `texts` (none: one text per row), with a memory of `memory_length` for cross-attention."""
+    sizes = RowSizes(length, memory_length, num_global, texts or (length,))
     stacks = {
         name: stack
         for name, stack in (("encoder", model.encoder), ("decoder", model.decoder))
@@ -80,16 +90,16 @@ def cost(
     }
     vocabulary = 0
     if model.vocabulary_head is not None:
-        vocabulary = 2 * model.head_weight.numel() + _matrices(model.vocabulary_head)
+        vocabulary = 2 * model.head_weight.numel() + _products(model.vocabulary_head)
     return Cost(
         body={name: _body(stack, num_global) for name, stack in stacks.items()},
         attention={
-            name: sum(_reads(layer, *sizes) for layer in _layers(stack))
+            name: sum(_attention(layer, sizes) for layer in _attention_layers(stack))
             for name, stack in stacks.items()
         },
-        last={name: _last(stack, *sizes) for name, stack in stacks.items()},
-        chosen={name: _last(stack, *sizes, chosen=True) for name, stack in stacks.items()},
-        memory=0 if model.decoder is None else _memory(model.decoder),
+        last={name: _last_layer(stack, sizes) for name, stack in stacks.items()},
+        chosen={name: _last_layer(stack, sizes, chosen=True) for name, stack in stacks.items()},
+        memory=0 if model.decoder is None else _memory_projections(model.decoder),
         vocabulary=vocabulary,
     )
 
@@ -97,46 +107,38 @@ def cost(
 def _body(stack: StackModule, num_global: float) -> int:
     cells = [cell for cell in stack.modules() if isinstance(cell, LSTMCells)]
     layers = sum(2 * weight.numel() for cell in cells for weight in cell.matrices)
-    layers += sum(_matrices(layer) - _queries(layer, num_global) for layer in _layers(stack))
-    return layers + _matrices(stack.embeddings) - _memory(stack)
+    for layer in _attention_layers(stack):
+        layers += _products(layer) - _global_projections(layer, num_global)
+    return layers + _products(stack.embeddings) - _memory_projections(stack)
 
 
-def _queries(layer: BlockModule, num_global: float) -> int:
+def _global_projections(layer: BlockModule, num_global: float) -> int:
     """The projections of global tokens that are not computed at every position."""
     if layer.config.attention.global_tokens is None:
         return 0
     attention = layer.attention
-    keys_and_values = _matrices(attention.key_global) + _matrices(attention.value_global)
-    return _matrices(attention.query_global) + (0 if num_global else keys_and_values)
+    keys_and_values = _products(attention.key_global) + _products(attention.value_global)
+    return _products(attention.query_global) + (0 if num_global else keys_and_values)
 
 
-def _memory(stack: StackModule) -> int:
-    readers = (layer.cross_attention for layer in _layers(stack) if _crosses(layer))
-    return sum(_matrices(reader.key) + _matrices(reader.value) for reader in readers)
+def _memory_projections(stack: StackModule) -> int:
+    readers = (layer.cross_attention for layer in _attention_layers(stack) if _crosses(layer))
+    return sum(_products(reader.key) + _products(reader.value) for reader in readers)
 
 
-def _last(
-    stack: StackModule,
-    length: int,
-    memory_length: int,
-    num_global: float,
-    texts: Sequence[int],
-    *,
-    chosen: bool = False,
-) -> float:
-    """A last layer without the keys and values, which are of all positions."""
+def _last_layer(stack: StackModule, sizes: RowSizes, *, chosen: bool = False) -> float:
+    """Operations of `Cost.last`, or of `Cost.chosen`."""
     if not stack.config.attention_blocks:
         return 0
-    *_, layer = _layers(stack)
+    *_, layer = _attention_layers(stack)
     readers = [layer.attention, *([layer.cross_attention] if _crosses(layer) else [])]
-    theirs = sum(_matrices(reader.key) + _matrices(reader.value) for reader in readers)
+    elsewhere = sum(_products(reader.key) + _products(reader.value) for reader in readers)
     if layer.config.attention.global_tokens is not None:
-        theirs += _queries(layer, 0)
-    reads = _reads(layer, length, memory_length, num_global, texts, chosen=chosen)
-    return _matrices(layer) - theirs + reads
+        elsewhere += _global_projections(layer, 0)
+    return _products(layer) - elsewhere + _attention(layer, sizes, chosen=chosen)
 
 
-def _layers(stack: StackModule) -> Iterator[BlockModule]:
+def _attention_layers(stack: StackModule) -> Iterator[BlockModule]:
     """The layers with attention, in order."""
     for source in stack.config.weights_of:
         layer = stack.blocks[str(source)]
@@ -148,35 +150,30 @@ def _crosses(layer: BlockModule) -> bool:
     return layer.config.cross_attention is not None
 
 
-def _matrices(module: nn.Module) -> int:
+def _products(module: nn.Module) -> int:
+    """Operations per position of all linear layers of `module`."""
     linears = (m for m in module.modules() if isinstance(m, nn.Linear))
     return sum(2 * linear.weight.numel() for linear in linears)
 
 
-def _reads(
-    layer: BlockModule,
-    length: int,
-    memory_length: int,
-    num_global: float,
-    texts: Sequence[int],
-    *,
-    chosen: bool = False,
-) -> float:
-    """Scores and weighted sums for a position; where it is `chosen`, over all keys."""
-    block = layer.config
+def _attention(layer: BlockModule, sizes: RowSizes, *, chosen: bool = False) -> float:
+    """Operations per position of scores and weighted sums, and of the queries of global tokens. If
+    only `chosen` positions are computed, each reads all keys."""
+    block, length, num_global = layer.config, sizes.length, sizes.num_global
     keys: float = length if chosen else keys_read(block.attention.window, length)
     if (blocks := block.attention.blocks) is not None and not chosen and blocks.splits(length):
-        keys = sum(size * blocks.keys_read(size) for size in texts) / sum(texts)
-    extra = 0.0
+        keys = sum(size * blocks.keys_read(size) for size in sizes.texts) / sum(sizes.texts)
+    global_queries = 0.0
     if block.attention.global_tokens is not None and num_global:
         keys += num_global if keys < length else 0
         share = 1 if chosen else num_global / length
         keys += share * length
-        extra = share * _matrices(layer.attention.query_global)
+        global_queries = share * _products(layer.attention.query_global)
     reads = [(block.attention, keys)]
     if block.cross_attention is not None:
-        reads.append((block.cross_attention, memory_length))
-    return extra + sum(4 * keys * config.heads * config.head_width for config, keys in reads)
+        reads.append((block.cross_attention, sizes.memory_length))
+    inner_products = (4 * keys * config.heads * config.head_width for config, keys in reads)
+    return global_queries + sum(inner_products)
 
 
 # ------------------------------------------------------------------------------ a step
@@ -195,15 +192,15 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
     if marked is not None and batch.documents is not None:
         marked = marked & (batch.documents != 0)
     num_global = 0.0 if marked is None else float(marked.sum()) / len(batch.tokens)
-    last_stack, total, texts = stacks[-1], 0.0, list[int]()
+    last_stack, total, text_lengths = stacks[-1], 0.0, list[int]()
     if batch.documents is not None:
         rows = torch.arange(len(batch.documents), device=batch.documents.device)[:, None]
-        numbers = rows * (int(batch.documents.max()) + 1) + batch.documents
-        texts = torch.bincount(numbers[batch.documents != 0]).tolist()
+        text_ids = rows * (int(batch.documents.max()) + 1) + batch.documents
+        text_lengths = torch.bincount(text_ids[batch.documents != 0]).tolist()
     for stack in stacks:
         tokens = written if stack == "decoder" and written is not None else batch.tokens
         memory_length = length if written is not None else 0
-        counted = cost(network, tokens.shape[1], memory_length, num_global, texts)
+        counted = cost(network, tokens.shape[1], memory_length, num_global, text_lengths)
         positions = tokens.shape[:2]
         total += positions.numel() * (counted.body[stack] + counted.attention[stack])
         if stack == last_stack and work.at is not None:
@@ -220,21 +217,24 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
 def kept_bytes(
     config: TransformerConfig, tokens: int, itemsize: int, length: int, recomputed: bool = False
 ) -> int:
-    """Bytes kept for backward when the first stack reads `tokens` tokens, in texts of `length`, in
-    numbers of `itemsize`; with `recomputed`, inputs of layers, and one layer at a time."""
+    """Bytes kept for backward when the first stack reads `tokens` tokens, in texts of `length`, at
+    `itemsize` bytes per number; with `recomputed`, inputs of layers, and one layer at a time."""
     blocks = next(iter(config.stacks.values())).blocks[:-1]
-    numbers = [_numbers(block, config.width, length) for block in blocks]
+    sizes = [_kept_per_token(block, config.width, length) for block in blocks]
     if recomputed:
-        numbers = [*(min(config.width, n) for n in numbers), max(numbers, default=0)]
-    return round(itemsize * tokens * sum(numbers))
+        sizes = [*(min(config.width, size) for size in sizes), max(sizes, default=0)]
+    return round(itemsize * tokens * sum(sizes))
 
 
-def _numbers(block: Block | Recurrent, width: int, length: int) -> float:
+def _kept_per_token(block: Block | Recurrent, width: int, length: int) -> float:
+    """Numbers that a block keeps for the backward pass, per token."""
     if isinstance(block, Recurrent):  # four gates, a cell and a state
         return block.directions * (5 * block.cells + block.width)
     attention, inner = block.attention, block.feed_forward
-    around = 2 + 2 * inner.gated if inner.activation != "relu" or inner.gated else 1
+    # relu needs only its output; other activations their input, too, and gates two more vectors.
+    inner_vectors = 2 + 2 * inner.gated if inner.activation != "relu" or inner.gated else 1
     vectors: float = 4 if attention.global_tokens is None else 6  # with keys and values of these
     if (cut := attention.blocks) is not None and cut.splits(length):
         vectors += 2 * cut.keys_read(length) / cut.size
-    return 4 * width + vectors * attention.heads * attention.head_width + around * inner.width
+    attention_width = attention.heads * attention.head_width
+    return 4 * width + vectors * attention_width + inner_vectors * inner.width

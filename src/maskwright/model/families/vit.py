@@ -50,10 +50,6 @@ ARCHITECTURES = {
 HEADS = {"sequence": ("classifier",)}
 
 
-def _pooler_width(config: TransformerConfig) -> int | None:
-    return config.width if config.pooler else None
-
-
 def _stride(config: TransformerConfig) -> int | None:
     patches = config.tokens
     return patches.patch_size if isinstance(patches, Patches) and patches.mask else None
@@ -72,7 +68,7 @@ COORDINATES: dict[str, Coordinate] = {
     "patch_size": "tokens.patch_size",
     "num_channels": "tokens.channels",
     "num_labels": head_field("labels", "classifier"),
-    "pooler_output_size": _pooler_width,
+    "pooler_output_size": lambda config: config.width if config.pooler else None,
     "encoder_stride": _stride,
     **post_norm.POOLER,
 }

@@ -175,7 +175,7 @@ def _search(
 
 
 # ------------------------------------------------------------------------------ texts
-def write(
+def generate_texts(
     model: Model, network: Prepared, texts: Sequence[str], settings: GenerationSettings
 ) -> list[str]:
     """Generate a continuation of each text with the prepared `network` of `model`. A decoder
@@ -192,12 +192,12 @@ def write(
         for number, text in enumerate(finished(search(model, network, prompts))):
             outputs[number] += text
         return outputs
-    for piece in write_stream(model, network, prompts):
+    for piece in stream_texts(model, network, prompts):
         outputs[piece.row] += piece.text
     return outputs
 
 
-def write_stream(model: Model, network: Prepared, prompts: Sequence[Prompt]) -> Iterator[Piece]:
+def stream_texts(model: Model, network: Prepared, prompts: Sequence[Prompt]) -> Iterator[Piece]:
     """Yield the output for each prompt in pieces, as soon as they are final."""
     prefix, one_way = model.conventions.bidirectional_prefix, model.conventions.writes
     return stream(network, prompts, bidirectional_prefix=prefix, one_way=one_way)
@@ -252,11 +252,11 @@ def prompts_of(
     settings: GenerationSettings,
     logprobs: int | None = None,
 ) -> list[Prompt]:
-    """Encode texts as prompts; token ids are used as they are. Errors as for `write`."""
-    tokenizer, conventions = model.tokenizer, model.conventions
-    require_writer(model.config, one_way=conventions.writes)
-    start_token, has_encoder = model.decoder_start, model.num_stacks == 2
-    if has_encoder and start_token is None:
+    """Encode texts as prompts; token ids are used as they are. Errors as for `generate_texts`."""
+    tokenizer = model.tokenizer
+    require_writer(model.config, one_way=model.conventions.writes)
+    has_encoder = model.num_stacks == 2
+    if has_encoder and model.decoder_start is None:
         raise IncompatibleError(
             "this model's decoder was never taught to write",
             where=model.path,
@@ -264,27 +264,12 @@ def prompts_of(
             do="use fill-mask",
         )
     end = special_tokens.vocabulary(tokenizer).end
-    forbidden = non_text_ids(model) - {end}
-    forbidden_ids = tuple(sorted(forbidden))
-    forbidden_beside_gaps = tuple(sorted(forbidden - {*tokenizer.sentinels}))
+    forbidden = tuple(sorted(non_text_ids(model) - {end}))
+    forbidden_beside_gaps = tuple(i for i in forbidden if i not in tokenizer.sentinels)
     prompts = []
     for text in texts:
         gaps = gapped(tokenizer, text) if has_encoder and isinstance(text, str) else None
-        if gaps is not None:
-            ids = gaps.ids
-        else:
-            ids = list(tokenizer.encode(text) if isinstance(text, str) else text)
-        source: list[int] | None = None
-        prefix: list[int] = []
-        if start_token is not None and has_encoder:
-            source = tokenizer.frame(ids)[0] if gaps is None else gaps.source
-            ids = [start_token, *(opening(tokenizer) if conventions.framed_target else [])]
-        else:
-            prefix = ids
-            first_ids = opening(tokenizer) if conventions.framed_prompt else []
-            ids = ids if ids[: len(first_ids)] == first_ids else [*first_ids, *ids]
-            if not ids:
-                ids = prefix = [_require_start_token(tokenizer.begin)]
+        source, prefix, ids = _prompt_ids(model, text, gaps)
         advice = "shorten the prompt: its end is what is continued"
         shown = text if isinstance(text, str) else tokenizer.decode(text)
         require_room(model, ids if source is None else source, shown, advice)
@@ -296,26 +281,51 @@ def prompts_of(
                 source=source,
                 prefix=prefix,
                 end=end,
-                forbidden=forbidden_ids if gaps is None else forbidden_beside_gaps,
+                forbidden=forbidden if gaps is None else forbidden_beside_gaps,
                 is_byte=partial(_is_byte, tokenizer),
                 logprobs=logprobs,
             )
         )
-    if settings.num_beams != 1 and (settings.samples or settings.penalises):
-        raise UsageError(
-            "beam search draws nothing",
-            where="num_beams",
-            found="a setting of sampling: temperature, top_k, top_p, typical_p, or a penalty",
-            do="leave those out, or search with num_beams=1",
-        )
     if settings.num_beams != 1:
+        if settings.samples or settings.penalises:
+            raise UsageError(
+                "beam search draws nothing",
+                where="num_beams",
+                found="a setting of sampling: temperature, top_k, top_p, typical_p, or a penalty",
+                do="leave those out, or search with num_beams=1",
+            )
         require_stop(settings.stop)
     return prompts
 
 
+def _prompt_ids(
+    model: Model, text: str | Sequence[int], gaps: TextWithGaps | None
+) -> tuple[list[int] | None, list[int], list[int]]:
+    """Return the encoder's input (None without an encoder), the ids of `text` if the output repeats
+    it, and the ids that the decoder reads first."""
+    tokenizer, conventions = model.tokenizer, model.conventions
+    if gaps is not None:
+        ids = gaps.ids
+    else:
+        ids = list(tokenizer.encode(text) if isinstance(text, str) else text)
+    if model.num_stacks == 2 and model.decoder_start is not None:
+        first_ids = opening(tokenizer) if conventions.framed_target else []
+        return tokenizer.frame(ids)[0], [], [model.decoder_start, *first_ids]
+    first_ids = opening(tokenizer) if conventions.framed_prompt else []
+    if not ids and not first_ids:
+        if tokenizer.begin is None:
+            raise UsageError(
+                "this model's tokenizer has no token to begin with",
+                found="no prompt",
+                do="give it a text to go on with",
+            )
+        ids = [tokenizer.begin]
+    return None, ids, ids if ids[: len(first_ids)] == first_ids else [*first_ids, *ids]
+
+
 @dataclass(frozen=True)
 class PromptTokens:
-    """The token ids of a prompt as `write` continues it.
+    """The token ids of a prompt as `generate_texts` continues it.
 
     Attributes:
         ids: all ids that the network reads.
@@ -331,7 +341,7 @@ class PromptTokens:
 
 def prompt_tokens(model: Model, text: str | Sequence[int]) -> PromptTokens:
     """Encode a text, or token ids, as prompt of a decoder-only model, for
-    `likelihood.prompt_scores`. Errors as for `write`; other models raise an `IncompatibleError`."""
+    `likelihood.prompt_scores`. Errors as for `generate_texts`; `IncompatibleError` for others."""
     require_decoder(model.config)
     (prompt,) = prompts_of(model, [text], GenerationSettings())
     if not isinstance(text, str):
@@ -358,13 +368,3 @@ def require_room(model: Model, ids: Sequence[int], text: str, do: str) -> None:
 
 def _is_byte(tokenizer: Tokenizer, token: int) -> bool:
     return BYTE.fullmatch(tokenizer.vocabulary[token]) is not None
-
-
-def _require_start_token(token: int | None) -> int:
-    if token is None:
-        raise UsageError(
-            "this model's tokenizer has no token to begin with",
-            found="no prompt",
-            do="give it a text to go on with",
-        )
-    return token

@@ -94,7 +94,7 @@ class Gate:
                 await response(scope, receive, sender)
         finally:
             self.open_requests -= 1
-            self.host.line.advance()
+            self.host.waiting_line.advance()
             method = scope["method"] if scope["method"] in METHODS else "other"
             route, facts = getattr(scope.get("route"), "path", None), sender.facts
             seconds, refused = time.monotonic() - start, scope.get("mw_refused")

@@ -141,11 +141,11 @@ class Host:
             self.limits.max_writing_tokens, self.limits.max_queue_tokens, self._call_on_loop
         )
         self._device = Device(self._queue, self._deliver, self._generation)
-        self.line = WaitingLine(self._room)
+        self.waiting_line = WaitingLine(self._room)
         self._loop: asyncio.AbstractEventLoop  # set by `start`
         self.incoming_tokens = 0  # estimated tokens of requests that are not in the queue yet
-        self.large = asyncio.Lock()  # held by the one request that may not fit into the queue
-        self._waking = False
+        self.large_request = asyncio.Lock()  # held by the one that may not fit into the queue
+        self._wake_scheduled = False
         # Lag of the event loop in seconds at the last tick, and the minimum of the last two, which
         # ignores a single pause of the process.
         self._last_lag = self._lag = 0.0
@@ -157,13 +157,13 @@ class Host:
             "mw_queue_tokens": lambda: self._queue.tokens,
             "mw_queue_wait_seconds": self._queue.seconds,
             "mw_queue_items": lambda: len(self._queue),
-            "mw_line_requests": lambda: len(self.line),
+            "mw_line_requests": lambda: len(self.waiting_line),
             "mw_writing_rows": lambda: self._generation.num_running,
             "mw_writing_tokens": lambda: self._generation.tokens,
             "mw_read_seconds": lambda: self._device.seconds["read"],
             "mw_write_seconds": lambda: self._device.seconds["write"],
             "mw_memory_bytes": memory.resident,
-            "te_queue_size": lambda: len(self._queue) + len(self.line),
+            "te_queue_size": lambda: len(self._queue) + len(self.waiting_line),
         }
 
     @property
@@ -359,7 +359,7 @@ class Host:
         now = self._loop.time()
         delay = max(0.0, now - due)
         self._lag, self._last_lag = min(self._last_lag, delay), delay
-        self.line.advance()
+        self.waiting_line.advance()
         self._loop.call_at(now + TICK, self._tick, now + TICK)
 
     async def warm_up(self) -> None:
@@ -453,7 +453,7 @@ class Host:
         Raises:
             Refusal: the time `until` came before.
         """
-        if not await self.line.wait(size / BYTES_A_TOKEN, until, at_front=at_front):
+        if not await self.waiting_line.wait(size / BYTES_A_TOKEN, until, at_front=at_front):
             raise self._full()
 
     @asynccontextmanager
@@ -474,8 +474,8 @@ class Host:
         with budget.reservation as reservation:
             if tokens > self.limits.max_queue_tokens:
                 async with before(budget.began + self.limits.deadline):
-                    await self.large.acquire()
-                reservation.callback(self.large.release)
+                    await self.large_request.acquire()
+                reservation.callback(self.large_request.release)
             else:
                 self._count_incoming(tokens)
                 reservation.callback(self._count_incoming, -tokens)
@@ -496,7 +496,7 @@ class Host:
         return min(free, (limit - wait_seconds) * rate)
 
     def _full(self) -> Refusal:
-        tokens = self.incoming_tokens + self.line.tokens
+        tokens = self.incoming_tokens + self.waiting_line.tokens
         excess = self._queue.seconds(int(tokens)) - self.limits.max_wait_seconds
         return Refusal(
             "overloaded",
@@ -660,12 +660,12 @@ class Host:
     def _wake(self) -> None:
         """Wake the device thread at the end of the current iteration of the event loop, so that
         requests of the same iteration are batched together."""
-        if not self._waking:
-            self._waking = True
+        if not self._wake_scheduled:
+            self._wake_scheduled = True
             self._loop.call_soon(self._wake_device)
 
     def _wake_device(self) -> None:
-        self._waking = False
+        self._wake_scheduled = False
         self._device.wake()
 
     def _deliver(self, results: Sequence[tuple[QueueItem, ItemResult]]) -> None:

@@ -65,14 +65,12 @@ def as_files(
     with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=disk) as folder:
         path = Path(folder) / ("data.jsonl" if "" in tables else "data")
         digests = [_write(path / f"{n}.jsonl" if n else path, table) for n, table in rows.items()]
-        stored_path = None
+        is_new = False
         if kept_beside is not None:
             digest = hashlib.sha256("".join(digests).encode()).hexdigest()[:8]
             stored_path = kept_beside.with_name(f"{kept_beside.name}-{digest}{path.suffix}")
             with os_errors_refused(stored_path):
-                if stored_path.exists():
-                    kept_beside = None  # of an earlier call
-                else:
+                if is_new := not stored_path.exists():
                     stored_path.parent.mkdir(parents=True, exist_ok=True)
                     shutil.move(path, stored_path)
             path = stored_path
@@ -82,8 +80,8 @@ def as_files(
             if error.where:
                 error.where = row_names(error.where, path, argument)
                 error.args = (error.render(),)
-            if stored_path is not None and kept_beside is not None and not kept_beside.exists():
-                shutil.rmtree(stored_path) if stored_path.is_dir() else stored_path.unlink()
+            if is_new and kept_beside is not None and not kept_beside.exists():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
             raise
 
 

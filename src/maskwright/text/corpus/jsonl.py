@@ -61,7 +61,7 @@ def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> It
                 text = row[column] if type(row) is dict and column in row else None
                 if type(text) is not str:
                     raise _no_text_error(row, column)
-                if "\\" in line:
+                if "\\" in line:  # only escapes can hold control characters or lone surrogates
                     text = _check_text(text, ledger)
                 notes = _notes(row, line, ledger) if note_names else {}
             except DataError as error:

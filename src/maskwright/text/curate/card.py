@@ -41,7 +41,7 @@ from maskwright.text.curate.recipe import (
     CurationRecipe,
     defaults_of,
     setting_of,
-    settings_of,
+    step_class,
     step_names,
     summary_of,
 )
@@ -115,7 +115,7 @@ def card_of(
         "not_done": [
             sentence
             for name in step_names()
-            if name not in recipe.steps and (sentence := settings_of(name).UNLESS)
+            if name not in recipe.steps and (sentence := step_class(name).UNLESS)
         ],
         "tokenizer": tokenizer or None,
         "tokenizer_fingerprint": folder_key(tokenizer) or None,
@@ -237,8 +237,8 @@ def read_card(folder: Path) -> dict[str, Any]:
 Card = Mapping[str, Any]
 FILES = 20  # most files in a table
 ROWS = 20  # most sources, languages or licences in a table
-HEADED = 20  # most languages and licences in the front matter of the data card
-OPEN = 2  # rules of a step that are expanded on the page
+MOST_IN_HEADER = 20  # languages and licences in the front matter of the data card
+EXPANDED = 2  # rules of a step whose sections are unfolded on the page at first
 
 
 # ------------------------------------------------------------------------------ the terminal
@@ -464,12 +464,12 @@ def _shown_facts(step: Mapping[str, Any]) -> dict[str, Any]:
 def render_data_card(card: Card) -> str:
     """The data card in Markdown."""
     columns = {"language": card["left"]["languages"], "license": card["left"]["licences"]}
-    named = {column: list(filter(None, counts))[:HEADED] for column, counts in columns.items()}
-    front = {column: names for column, names in named.items() if names}
+    named = {key: list(filter(None, counts))[:MOST_IN_HEADER] for key, counts in columns.items()}
+    front_matter = {key: names for key, names in named.items() if names}
     return document.render(
         "data_card.md",
         **_common(card),
-        front={"tags": ["curated corpus"], **front},
+        front={"tags": ["curated corpus"], **front_matter},
         made_by=card["made_by"],
         steps=[
             {**_shown_facts(step), "changes": step["changes"], "rules": rule_table(step)}
@@ -527,13 +527,14 @@ def _stages(card: Card) -> list[FlowStage]:
 
 
 def _step_section(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section of a step; its rules by the number of documents that they removed."""
     names = sorted(step["rules"], key=lambda r: (-step["rules"][r]["documents"], r))
     names += [name for name in step["measures"] if name not in step["rules"]]
     return {
         **_shown_facts(step),
         "table": rule_table(step),
         "kept": step["kept"],
-        "rules": [_rule(step, name, number < OPEN) for number, name in enumerate(names)],
+        "rules": [_rule(step, name, number < EXPANDED) for number, name in enumerate(names)],
         "changes": [
             {
                 "rule": rule,

@@ -232,8 +232,8 @@ def curate_files(
 def reading_options(
     paths: Paths, settings: Sequence[str], skip_unreadable: bool, note: Note
 ) -> ReadingOptions:
-    """Return how the files are read, with the form of plain text files; a finding reports an
-    inferred form. All columns are read unless the user names some.
+    """Return the options `settings` (NAME=VALUE) of reading `paths`. Whether a plain text file is
+    one document is inferred and noted. All columns are read unless the user names some.
 
     Raises:
         UsageError, ConfigError: an unknown option, or one of labelled files; or a path that cannot
@@ -241,7 +241,7 @@ def reading_options(
     """
     options = how_read(settings, TableReadingOptions(Options().reading))
     options.require_only("reading")
-    sources, _ = find(paths, pages=True, broken=[])
+    sources, _ = find(paths, pages=True, broken=[])  # entries that cannot be read are left out
     reading, finding = with_form(sources, options.reading)
     if finding is not None:
         note(finding)

@@ -97,13 +97,9 @@ class CurationRecipe:
             for fact, why in step.needs_before().items():
                 if fact not in facts:
                     message = f"{name} needs a corpus with {fact}, and no step before it makes one"
-                    makers = [n for n in step_names() if fact in settings_of(n).LEAVES]
-                    warn(
-                        "needs-a-step-before",
-                        message,
-                        f"put {' or '.join(makers)} before {name}",
-                        why,
-                    )
+                    makers = [n for n in step_names() if fact in step_class(n).LEAVES]
+                    remedy = f"put {' or '.join(makers)} before {name}"
+                    warn("needs-a-step-before", message, remedy, why)
             for before in names[:number]:
                 if "language" in step.NOTES and hasattr(self.steps[before], "languages"):
                     message = f"{before} has rules for some languages, and {name} runs behind it"
@@ -125,7 +121,7 @@ def step_names() -> list[str]:
     return catalogue.names(STEPS)
 
 
-def settings_of(name: str) -> type[Step]:
+def step_class(name: str) -> type[Step]:
     """Return the class of the step `name`.
 
     Raises:
@@ -201,7 +197,7 @@ def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe
             raise ConfigError("not the name of a step", where="steps", found=name, wanted="a text")
         if name in steps[:number]:
             raise ConfigError("a step is named twice", where="steps", found=repr(name))
-        settings_of(name)
+        step_class(name)
     if unused := [name for name in tables if name not in steps]:
         exists = unused[0] in step_names()
         raise ConfigError(
@@ -211,7 +207,7 @@ def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe
             do=f"add {unused[0]!r} to steps, or remove its settings" if exists else None,
         )
     return CurationRecipe(
-        {name: config.from_plain(settings_of(name), tables.get(name, {}), name) for name in steps}
+        {name: config.from_plain(step_class(name), tables.get(name, {}), name) for name in steps}
     )
 
 
@@ -284,7 +280,7 @@ def descriptions(kind: type[Step]) -> Mapping[str, str]:
 
 def defaults_of(name: str) -> dict[str, Any]:
     """Return the default settings of the step `name` as plain values."""
-    return dict(config.to_plain(settings_of(name)()))
+    return dict(config.to_plain(step_class(name)()))
 
 
 def setting_of(step: Step, rule: str, side: str, limit: float | None) -> str | None:
@@ -302,7 +298,7 @@ def step_lines() -> Iterator[str]:
     """Yield each step with its summary, followed by its settings with their defaults."""
     for name in step_names():
         yield f"{name}: {summary_of(name)}"
-        docs = descriptions(settings_of(name))
+        docs = descriptions(step_class(name))
         for setting, value in defaults_of(name).items():
             text = json.dumps(value, ensure_ascii=False)
             yield f"    {setting} = {text}" + (f"  # {docs[setting]}" if docs[setting] else "")

@@ -136,7 +136,7 @@ def learn_classes(table: Table, task: Task, fold: bool, reading: ReadingOptions)
         name_column=columns["label_name"] if "label_name" in columns.roles else None,
         numbers=numbers,
         fold=fold,
-        also=columns.layout.meanings([cell for cell, _ in labelled_cells]),
+        further_meanings=columns.layout.meanings([cell for cell, _ in labelled_cells]),
     )
 
 

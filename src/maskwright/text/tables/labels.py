@@ -48,13 +48,15 @@ def near_spellings(
     rows: Mapping[Label, Row],
     column: str,
     fold: bool,
-    also: Keys = lambda label: set(),
+    further_meanings: Keys = lambda label: set(),
     listed: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return a mapping of rarer spellings to the most common label with a shared meaning.
+    """Return {rarer spelling: most common label with the same meaning}; empty without any.
 
     Args:
-        also: returns further meanings of a label, besides those of `meanings`.
+        rows: a row with each label, for the error.
+        fold: whether such spellings may be joined.
+        further_meanings: returns meanings of a label besides those of `meanings`.
         listed: labels that are known to be separate classes.
 
     Raises:
@@ -63,12 +65,12 @@ def near_spellings(
     folded: dict[str, str] = {}
     labels = list(map(str, counts))
     meanings_of = meanings(labels)
-    for group in group_by_shared_keys(meanings_of(label) | also(label) for label in labels):
+    keys = (meanings_of(label) | further_meanings(label) for label in labels)
+    for group in group_by_shared_keys(keys):
         spellings = [labels[index] for index in group]
         most_common, *variants = sorted(spellings, key=lambda s: (s not in listed, -counts[s], s))
-        if not (variants := [spelling for spelling in variants if spelling not in listed]):
-            continue
-        if not fold:
+        variants = [spelling for spelling in variants if spelling not in listed]
+        if variants and not fold:
             rarest = variants[-1]
             # Unicode forms of one letter look alike, so they are shown as escapes.
             same_nfc = len({unicodedata.normalize("NFC", s) for s in spellings}) < len(spellings)
@@ -80,7 +82,8 @@ def near_spellings(
                 found=", ".join(shown),
                 wanted=f"one spelling, such as {quote(most_common)}",
                 do="correct the rows, or join the spellings (--read fold_labels=true)"
-                + ", or write all spans alike (--read repair_tags=true)" * bool(also(rarest)),
+                + ", or write all spans alike (--read repair_tags=true)"
+                * bool(further_meanings(rarest)),
             )
         folded |= dict.fromkeys(variants, most_common)
     return folded
@@ -242,7 +245,7 @@ def learn(
     name_column: str | None = None,
     numbers: bool = False,
     fold: bool = False,
-    also: Keys = lambda label: set(),
+    further_meanings: Keys = lambda label: set(),
 ) -> LabelVocabulary:
     """Learn the classes from the training rows.
 
@@ -252,7 +255,7 @@ def learn(
         name_column: a column with the name of each row's class, or None.
         numbers: whether labels are integers; otherwise they are names.
         fold: join several spellings of a label with the most common of them.
-        also: returns further meanings of a label besides those of `meanings`.
+        further_meanings: returns meanings of a label besides those of `meanings`.
 
     Raises:
         DataError: a label is empty, not an integer, out of range or not in `names`; a class has two
@@ -273,7 +276,7 @@ def learn(
                 where = f"{row.where}, column {name_column!r}"
                 raise _names_error("a class has two names", where, shown)
     listed = set(names.values())
-    folded = {} if numbers else near_spellings(counts, rows, column, fold, also, listed)
+    folded = {} if numbers else near_spellings(counts, rows, column, fold, further_meanings, listed)
     if names:
         ordered_names = tuple(names.values())
         class_values: tuple[Label, ...] = tuple(names) if numbers else ordered_names

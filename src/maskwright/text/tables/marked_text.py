@@ -414,13 +414,14 @@ def _span(value: Any) -> MarkedSpan | None:
 
 def _parse_mapping(value: Mapping[str, Any]) -> tuple[list[Any] | None, str]:
     """Return ([begin, end, label] or None, the text of the span)."""
-    value_by_key = {plain(name): field for name, field in value.items()}
-    values = []
+    fields = {plain(name): field for name, field in value.items()}
+    span = []
     for names in (BEGINS, ENDS, LABEL_KEYS):
-        name = next((name for name in names if name in value_by_key), None)
-        if name is None:
+        key = next((name for name in names if name in fields), None)
+        if key is None:
             return None, ""
-        field = value_by_key.pop(name)
-        values.append(field[0] if type(field) is list and len(field) == 1 else field)
-    texts = (value_by_key.get(name) for name in TEXTS)
-    return values, next((text for text in texts if type(text) is str), "")
+        field = fields.pop(key)  # a label is not the text, too
+        # Some programs write a list of labels, also of a single one.
+        span.append(field[0] if type(field) is list and len(field) == 1 else field)
+    texts = (fields.get(name) for name in TEXTS)
+    return span, next((text for text in texts if type(text) is str), "")

@@ -48,9 +48,8 @@ class TableReadingOptions:
         """
         defaults = TableReadingOptions()
         for option in fields(self):
-            if option.name not in names and getattr(self, option.name) != getattr(
-                defaults, option.name
-            ):
+            is_set = getattr(self, option.name) != getattr(defaults, option.name)
+            if is_set and option.name not in names:
                 raise UsageError(
                     "option has no effect here", where=f"{WHERE} {option.name}", do="leave it out"
                 )

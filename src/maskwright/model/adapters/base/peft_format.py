@@ -75,16 +75,16 @@ Modules = dict[str, list[str]]
 
 
 def encoded(
-    adapter: Adapter, form: CheckpointLayout, base: str
+    adapter: Adapter, layout: CheckpointLayout, base: str
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the content of both files for an adapter of one of the `KINDS`, and the heads of its
     model; `base` is the folder or name of that model, which is recorded."""
     model, settings = adapter.model, adapter.settings
-    arrays = {name: tensor.contiguous() for name, tensor in adapter.state().items()}
+    state = {name: tensor.contiguous() for name, tensor in adapter.state().items()}
     for name, parameter in model.named_parameters():
         if name.startswith("heads."):
-            arrays.setdefault(name, parameter.detach())
-    tensors, head_modules = _heads(form, arrays)
+            state.setdefault(name, parameter.detach())
+    tensors, head_modules = _heads(layout, state)
     config = {
         "auto_mapping": None,
         BASE: base,
@@ -95,16 +95,16 @@ def encoded(
         "task_type": _task(model),
     }
     if isinstance(settings, LoRA):
-        branch_tensors = _lora_tensors(form, arrays)
-        config |= _lora_config(form, settings, branch_tensors)
+        branch_tensors = _lora_tensors(layout, state)
+        config |= _lora_config(layout, settings, branch_tensors)
     else:
-        branch_tensors = _ia3_tensors(form, adapter, arrays)
-        config |= _ia3_config(form, branch_tensors)
+        branch_tensors = _ia3_tensors(layout, adapter, state)
+        config |= _ia3_config(layout, branch_tensors)
     return config, {ROOT + name: tensor for name, tensor in (tensors | branch_tensors).items()}
 
 
 def read(
-    model: Transformer, form: CheckpointLayout, config: Mapping[str, Any], tensors: Tensors
+    model: Transformer, layout: CheckpointLayout, config: Mapping[str, Any], tensors: Tensors
 ) -> tuple[Settings, dict[str, Tensor], set[str]]:
     """Return the settings of the adapter, its values by the names of `Adapter.state`, and the heads
     that it trains.
@@ -123,17 +123,17 @@ def read(
                 do=COPY,
             )
     foreign = {key.removeprefix(ROOT): tensors.read(key) for key in tensors.entries}
-    rules = form.carriers()
+    rules = layout.carriers()
     head_names = {name for rule in rules for name in rule.names() if name in foreign}
     values: dict[str, Tensor] = {}
     for rule in rules:
         if rule.reads(foreign) in foreign:
             values |= rule.load(foreign[rule.reads(foreign)])
     heads = {head_of(parameter_name) for parameter_name in values} - {""}
-    values |= _untrained(model, form, config, foreign, heads)
+    values |= _untrained(model, layout, config, foreign, heads)
     require_kind(config, weights_file.with_name(CONFIG))
     of_method = _read_lora if config["peft_type"] == "LORA" else _read_ia3
-    settings, branch_values, names_read = of_method(form, config, foreign)
+    settings, branch_values, names_read = of_method(layout, config, foreign)
     if unread := sorted(foreign.keys() - names_read - head_names):
         raise CheckpointError(
             "the folder has tensors that this model has no place for",
@@ -177,14 +177,14 @@ def card(settings: Settings, base: str) -> str:
 
 # --------------------------------------------------------------------------------------- heads
 def _heads(
-    form: CheckpointLayout, arrays: Mapping[str, Tensor]
+    layout: CheckpointLayout, state: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Return the tensors of heads by published names, and the modules that contain only these."""
     saved: dict[str, Tensor] = {}
-    for rule in form.carriers():
-        if head_of(rule.parts()[0]) and all(name in arrays for name in rule.parts()):
-            saved |= rule.save(arrays, torch.cat)
-    unsaved = [name for rule in form.carriers() for name in rule.names() if name not in saved]
+    for rule in layout.carriers():
+        if head_of(rule.parts()[0]) and all(name in state for name in rule.parts()):
+            saved |= rule.save(state, torch.cat)
+    unsaved = [name for rule in layout.carriers() for name in rule.names() if name not in saved]
     modules: set[str] = set()
     for name in saved:
         module = name.rpartition(".")[0]
@@ -210,7 +210,7 @@ def _task(model: Transformer) -> str | None:
 
 def _untrained(
     model: Transformer,
-    form: CheckpointLayout,
+    layout: CheckpointLayout,
     config: Mapping[str, Any],
     foreign: Mapping[str, Tensor],
     heads: Collection[str],
@@ -220,7 +220,7 @@ def _untrained(
     listed = set(_names_in(config, "modules_to_save"))
     return {
         parameter_name: model.get_parameter(parameter_name).detach().clone()
-        for rule in form.carriers()
+        for rule in layout.carriers()
         if rule.reads(foreign) not in foreign
         and not any(listed.intersection(name.split(".")) for name in rule.names())
         for parameter_name in rule.parts()
@@ -229,32 +229,32 @@ def _untrained(
 
 
 # ---------------------------------------------------------------------------------------- LoRA
-def _lora_tensors(form: CheckpointLayout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the pairs of an adapter with the state `arrays`, by published names."""
+def _lora_tensors(layout: CheckpointLayout, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the pairs of matrices in the `state` of an adapter, by published names."""
     tensors: dict[str, Tensor] = {}
-    for theirs, modules in _modules_of(form).items():
+    for published, modules in _modules_of(layout).items():
         pairs = {
-            i: (arrays[f"{our}.A"], arrays[f"{our}.B"])
-            for i, our in enumerate(modules)
-            if f"{our}.A" in arrays
+            i: (state[f"{module}.A"], state[f"{module}.B"])
+            for i, module in enumerate(modules)
+            if f"{module}.A" in state
         }
         if not pairs:
             continue
         a, b = next(iter(pairs.values()))
         blank = (torch.zeros_like(a), torch.zeros_like(b))
         all_pairs = [pairs.get(i, blank) for i in range(len(modules))]
-        tensors[f"{theirs}.lora_A.weight"] = torch.cat([a for a, _ in all_pairs])
+        tensors[f"{published}.lora_A.weight"] = torch.cat([a for a, _ in all_pairs])
         diagonal = torch.block_diag(*(b for _, b in all_pairs))
-        tensors[f"{theirs}.lora_B.weight"] = diagonal.to(b.dtype)
+        tensors[f"{published}.lora_B.weight"] = diagonal.to(b.dtype)
     return tensors
 
 
 def _lora_config(
-    form: CheckpointLayout, settings: LoRA, tensors: Mapping[str, Tensor]
+    layout: CheckpointLayout, settings: LoRA, tensors: Mapping[str, Tensor]
 ) -> dict[str, Any]:
     """Return the keys of adapter_config.json for LoRA; `tensors` are from `_lora_tensors`."""
     targets = [name.removesuffix(".lora_A.weight") for name in tensors if ".lora_A." in name]
-    modules = _modules_of(form)
+    modules = _modules_of(layout)
     patterns: dict[str, dict[str, float]] = {"rank_pattern": {}, "alpha_pattern": {}}
     for size in sorted({len(modules[target]) for target in targets} - {1}):
         fused = [target for target in targets if len(modules[target]) == size]
@@ -263,7 +263,7 @@ def _lora_config(
             patterns["alpha_pattern"][name] = settings.alpha * size
     return {
         "bias": "none",
-        "fan_in_fan_out": _transposed(form, targets),
+        "fan_in_fan_out": _transposed(layout, targets),
         "init_lora_weights": True,
         "layers_pattern": None,
         "layers_to_transform": None,
@@ -278,7 +278,7 @@ def _lora_config(
 
 
 def _read_lora(
-    form: CheckpointLayout, config: Mapping[str, Any], foreign: Mapping[str, Tensor]
+    layout: CheckpointLayout, config: Mapping[str, Any], foreign: Mapping[str, Tensor]
 ) -> tuple[LoRA, dict[str, Tensor], set[str]]:
     """Return settings, values by the names of `Adapter.state`, and the names of tensors used."""
     _require_supported(config)
@@ -286,9 +286,9 @@ def _read_lora(
     names_read: set[str] = set()
     chosen: list[str] = []
     scales: set[tuple[int, float]] = set()
-    all_modules = _modules_of(form)
-    for theirs, modules in all_modules.items():
-        names = [f"{theirs}.lora_{side}.weight" for side in "AB"]
+    all_modules = _modules_of(layout)
+    for published, modules in all_modules.items():
+        names = [f"{published}.lora_{side}.weight" for side in "AB"]
         if not all(name in foreign for name in names):
             continue
         names_read |= set(names)
@@ -297,12 +297,12 @@ def _read_lora(
         if not fits:
             raise CheckpointError(
                 "the two matrices of a pair do not fit each other",
-                where=f"{WEIGHTS}: {theirs}",
+                where=f"{WEIGHTS}: {published}",
                 found=f"{tuple(a.shape)} and {tuple(b.shape)}",
                 wanted="(rank, in) and (out, rank)",
             )
-        _require_rank(config, theirs, len(a))
-        alpha = _of_module(config, "alpha_pattern", "lora_alpha", theirs)
+        _require_rank(config, published, len(a))
+        alpha = _of_module(config, "alpha_pattern", "lora_alpha", published)
         # Rank-stabilised LoRA (Kalajdzievski 2023, arXiv:2312.03732) divides by the root.
         divisor = math.sqrt(len(a)) if config.get("use_rslora") else len(a)
         for i, pair in _parted(a, b, len(modules)).items():
@@ -411,34 +411,35 @@ def _number(value: Any, key: str) -> float:
 
 # --------------------------------------------------------------------------------------- (IA)³
 def _ia3_tensors(
-    form: CheckpointLayout, adapter: Adapter, arrays: Mapping[str, Tensor]
+    layout: CheckpointLayout, adapter: Adapter, state: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the factors of an adapter with the state `arrays`, by published names."""
-    sides = {path: b.side for path, b in adapter.places() if isinstance(b, Scale)}
+    """Return the factors in the `state` of an adapter, by published names: (out, 1) for modules
+    whose outputs are scaled, (1, in) for inputs."""
+    sides = {path: branch.side for path, branch in adapter.places() if isinstance(branch, Scale)}
     tensors: dict[str, Tensor] = {}
-    for theirs, modules in _modules_of(form).items():
-        present = [our for our in modules if our in sides]
-        if not present:
+    for published, modules in _modules_of(layout).items():
+        scaled = [module for module in modules if module in sides]
+        if not scaled:
             continue
-        sample = arrays[f"{present[0]}.factors"]
-        if sides[present[0]] == "inputs":
+        factors = state[f"{scaled[0]}.factors"]
+        if sides[scaled[0]] == "inputs":
             if len(modules) > 1:
-                raise IncompatibleError("a fused projection has one input", where=theirs)
-            tensors[f"{theirs}.ia3_l"] = sample[None]
+                raise IncompatibleError("a fused projection has one input", where=published)
+            tensors[f"{published}.ia3_l"] = factors[None]
         else:
-            neutral = torch.ones_like(sample)
-            factors = [arrays.get(f"{our}.factors", neutral) for our in modules]
-            tensors[f"{theirs}.ia3_l"] = torch.cat(factors)[:, None]
+            ones = torch.ones_like(factors)
+            parts = [state.get(f"{module}.factors", ones) for module in modules]
+            tensors[f"{published}.ia3_l"] = torch.cat(parts)[:, None]
     return tensors
 
 
-def _ia3_config(form: CheckpointLayout, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def _ia3_config(layout: CheckpointLayout, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return the keys of adapter_config.json for (IA)³; `tensors` are from `_ia3_tensors`."""
     scaled = {name.removesuffix(".ia3_l"): tensor for name, tensor in tensors.items()}
-    modules = _modules_of(form)
+    modules = _modules_of(layout)
     inputs = [name for name, tensor in scaled.items() if tensor.shape[0] == 1]
     return {
-        "fan_in_fan_out": _transposed(form, scaled),
+        "fan_in_fan_out": _transposed(layout, scaled),
         "feedforward_modules": endings(inputs, modules),
         "init_ia3_weights": True,
         "target_modules": endings(scaled, modules),
@@ -446,52 +447,52 @@ def _ia3_config(form: CheckpointLayout, tensors: Mapping[str, Tensor]) -> dict[s
 
 
 def _read_ia3(
-    form: CheckpointLayout, config: Mapping[str, Any], foreign: Mapping[str, Tensor]
+    layout: CheckpointLayout, config: Mapping[str, Any], foreign: Mapping[str, Tensor]
 ) -> tuple[IA3, dict[str, Tensor], set[str]]:
     """Return settings, values by the names of `Adapter.state`, and the names of tensors used."""
     values: dict[str, Tensor] = {}
     targets: list[str] = []
     outputs: list[str] = []
     inputs: list[str] = []
-    all_modules = _modules_of(form)
-    for theirs, modules in all_modules.items():
-        factors = foreign.get(f"{theirs}.ia3_l")
+    all_modules = _modules_of(layout)
+    for published, modules in all_modules.items():
+        factors = foreign.get(f"{published}.ia3_l")
         if factors is None:
             continue
-        targets.append(theirs)
+        targets.append(published)
         scales_inputs = factors.dim() == 2 and len(factors) == 1
         scales_outputs = factors.dim() == 2 and factors.shape[1] == 1
         if not scales_inputs and not (scales_outputs and len(factors) % len(modules) == 0):
             raise CheckpointError(
                 "the factors of a module are no vector",
-                where=f"{WEIGHTS}: {theirs}.ia3_l",
+                where=f"{WEIGHTS}: {published}.ia3_l",
                 found=tuple(factors.shape),
                 wanted="(out, 1) or (1, in)",
             )
         if scales_inputs:
             inputs += modules
-            values |= {f"{our}.factors": factors[0] for our in modules}
+            values |= {f"{module}.factors": factors[0] for module in modules}
             continue
         pieces = dict(zip(modules, factors[:, 0].chunk(len(modules)), strict=True))
-        scaled = {our: piece for our, piece in pieces.items() if bool((piece != 1).any())}
-        for our, piece in (scaled or pieces).items():
-            outputs.append(our)
-            values[f"{our}.factors"] = piece
+        scaled = {module: piece for module, piece in pieces.items() if bool((piece != 1).any())}
+        for module, piece in (scaled or pieces).items():
+            outputs.append(module)
+            values[f"{module}.factors"] = piece
     _require_some(targets)
     _require_targeted(config, targets)
     names = _ours(all_modules)
     settings = IA3(outputs=tuple(endings(outputs, names)), inputs=tuple(endings(inputs, names)))
-    return settings, values, {f"{theirs}.ia3_l" for theirs in targets}
+    return settings, values, {f"{published}.ia3_l" for published in targets}
 
 
 # -------------------------------------------------------------------------------------- modules
-def _modules_of(form: CheckpointLayout) -> Modules:
+def _modules_of(layout: CheckpointLayout) -> Modules:
     modules: Modules = {}
-    for rule in form.carriers():
+    for rule in layout.carriers():
         for parameter_name in rule.parts():
             if parameter_name.endswith(".weight"):
-                theirs = rule.names()[0].removesuffix(".weight")
-                modules.setdefault(theirs, []).append(parameter_name.removesuffix(".weight"))
+                published = rule.names()[0].removesuffix(".weight")
+                modules.setdefault(published, []).append(parameter_name.removesuffix(".weight"))
     return modules
 
 
@@ -499,11 +500,11 @@ def _ours(modules: Modules) -> list[str]:
     return [name for names in modules.values() for name in names]
 
 
-def _transposed(form: CheckpointLayout, modules: Collection[str]) -> bool:
+def _transposed(layout: CheckpointLayout, modules: Collection[str]) -> bool:
     """Whether the weight of one of these published modules is stored as (in, out)."""
     return any(
         rule.transpose and rule.names()[0].removesuffix(".weight") in modules
-        for rule in form.carriers()
+        for rule in layout.carriers()
     )
 
 

@@ -138,18 +138,19 @@ def _architecture(config: TransformerConfig) -> str:
 
 
 def _traits(name: str, stack: Stack) -> tuple[str, ...]:
-    """Return what a stack is made of, in the words of `ARCHITECTURES`."""
+    """Return the traits of a stack as in `ARCHITECTURES`, or a single one that the format lacks."""
     if len({*stack.attention_blocks}) != 1 or len({*stack.weights_of}) < len(stack.blocks):
         return ("layers that differ or share weights, or none",)
     block = stack.attention_blocks[0]
-    attention, forward, entry = block.attention, block.feed_forward, stack.embeddings
-    unusual = attention.window, attention.global_tokens, entry.scaled, not attention.scaled
+    attention, forward, embeddings = block.attention, block.feed_forward, stack.embeddings
+    unusual = attention.window, attention.global_tokens, embeddings.scaled, not attention.scaled
+    # All true in an encoder of the format, all false in a decoder.
     bidirectional = attention.pattern == "bidirectional"
-    layout = entry.norm is not None, not stack.final_norm, bidirectional
-    regular = block.attention_norm and attention.bias == forward.bias
-    if any(unusual) or not regular or {*layout} != {name == "encoder"}:
+    encoder_traits = embeddings.norm is not None, not stack.final_norm, bidirectional
+    is_regular = block.attention_norm and attention.bias == forward.bias
+    if any(unusual) or not is_regular or any(t != (name == "encoder") for t in encoder_traits):
         return ("windows, global tokens, scales or norms that the format lacks",)
-    positions = entry.positions or attention.positions
+    positions = embeddings.positions or attention.positions
     return (
         name,
         block.placement,
@@ -182,11 +183,9 @@ def _pooling(model: Model, note: Note) -> str:
     config, vectors = model.config, folder.vectors_of(folder.predictor_of(model))
     if vectors is not None:
         (pooling, *more), modules = vectors.poolings, list(vectors.top.modules())
-        further_modules = [m for m in modules if not isinstance(m, Unit) and not any(m.children())]
-        if more or pooling not in POOLINGS or vectors.skip or further_modules:
-            pooled = (
-                f"{'+'.join(vectors.poolings)}, {vectors.skip} tokens left out, {further_modules}"
-            )
+        top_layers = [m for m in modules if not isinstance(m, Unit) and not any(m.children())]
+        if more or pooling not in POOLINGS or vectors.skip or top_layers:
+            pooled = f"{'+'.join(vectors.poolings)}, {vectors.skip} tokens left out, {top_layers}"
             raise _unsupported("pooling", pooled, "mean, cls or lasttoken, and L2 norm alone")
         return POOLINGS[pooling]
     if not config.heads:

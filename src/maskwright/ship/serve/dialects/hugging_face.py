@@ -350,6 +350,7 @@ async def _zero_shot(model: ModelReference, body: Any, parameters: _LabelFields)
     several = bool(parameters.multi_label) or len(labels) == 1
     template = parameters.hypothesis_template or HYPOTHESIS
     try:
+        # Refused before the texts are scored if no class of the model means entailment.
         label_logits(np.zeros((1, 1, len(names))), names, several=several)
         statements = hypotheses(labels, template)
     except IncompatibleError as error:

@@ -337,13 +337,13 @@ async def _similarities(
     truncate: Truncation,
     prompt: str | None = None,
 ) -> tuple[list[float], HostResponse]:
-    """Return `similarities_to`, or of a multi-vector encoder the MaxSim of each text."""
-    if "embed_all" not in model.engine.abilities:
+    """Return the similarity of each text to `query` (of a multi-vector encoder MaxSim), and the
+    response of the model, from which the headers are made."""
+    late = model.engine.late if "embed_all" in model.engine.abilities else None
+    if late is None:
         return await similarities_to(
             model, query, texts, field=field, truncate=truncate, prompt_name=prompt
         )
-    late = model.engine.late
-    assert late is not None
     queries = await _token_vectors(model, [query], "query", field, truncate)
     response = await _token_vectors(model, texts, "document", field, truncate)
     scores = [late.score(queries.values[0], vectors) for vectors in response.values]

@@ -119,51 +119,54 @@ def _write(
 ) -> Iterator[CurationBatch]:
     """Apply the steps and write the files of the segment; arguments as in `run_segment`. Yield the
     remaining documents of each batch."""
-    gathered = read_side_input(side_input)
-    keeps_texts = not any(step.CHANGES_TEXT for step in steps.values())
-    remaining = []
-    notes: set[str] = set()
+    side_table = read_side_input(side_input)
+    changes_texts = any(step.CHANGES_TEXT for step in steps.values())
+    remaining, tables = [], []  # row numbers and notes if no text changes, else whole documents
+    new_notes: set[str] = set()
     record = Record(
         list(steps),
         private={name for name, step in steps.items() if step.PRIVATE},
         wordless={name: step.wordless() for name, step in steps.items()},
     )
-    tables = []
     for batch in read_batches(shard):
         flow = Flow.of(batch)
         for name, step in steps.items():
-            rows = rows_about(gathered, flow.batch) if isinstance(step, CorpusStep) else None
+            rows = rows_about(side_table, flow.batch) if isinstance(step, CorpusStep) else None
             outcome = step.apply(flow.batch, step.opened(), rows)
             flow = record.take(name, flow, outcome)
-            notes.update(outcome.notes)
+            new_notes.update(outcome.notes)
             if not len(flow.batch):
                 break
         if len(flow.batch):
-            if keeps_texts:
-                remaining.append((flow.batch.rows, flow.batch.notes))
-            else:
+            if changes_texts:
                 tables.append(flow.batch.to_arrow())
+            else:
+                remaining.append((flow.batch.rows, flow.batch.notes))
             yield flow.batch
-    if keeps_texts:
-        write_left(stage, TEXT_FILE, folder, shard, remaining, notes)
-    else:
+    if changes_texts:
         write_tables(stage, TEXT_FILE, tables)
+    else:
+        write_left(stage, TEXT_FILE, folder, shard, remaining, new_notes)
+    _write_record(stage, record, private)
+
+
+def _write_record(stage: Staging, record: Record, private: Mapping[str, Step]) -> None:
+    """Write the records of all steps and `facts.json`, without what the private steps mask."""
     for kind, entries in ((REMOVED, record.removed), (CHANGED, record.changed)):
         _hide(entries, private)
-        for name in steps:
+        for name in record.names:
             if step_entries := [entry for entry in entries if entry["step"] == name]:
-                stage.write_bytes(
-                    str(records(Path(), kind, name)), compressed(_lines(step_entries))
-                )
+                file = str(records(Path(), kind, name))
+                stage.write_bytes(file, compressed(_lines(step_entries)))
     facts = record.facts()
     _hide(list(_examples(facts)), private)
     # On one line: indented JSON takes ten times as long.
     stage.write_bytes(FACTS_FILE, _lines([facts]))
 
 
-def records(folder: Path, room: str, step: str) -> Path:
-    """Return the path of the records of a step; `room` is REMOVED or CHANGED."""
-    return folder / room / f"{step}.jsonl.gz"
+def records(folder: Path, kind: str, step: str) -> Path:
+    """Return the path of the records of a step; `kind` is REMOVED or CHANGED."""
+    return folder / kind / f"{step}.jsonl.gz"
 
 
 def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> None:

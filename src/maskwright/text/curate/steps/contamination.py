@@ -278,66 +278,66 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
         DataError, StorageError, UsageError: a file cannot be read.
     """
     texts: list[TextPlace] = []
-    hashes: dict[tuple[int, bool], list[UintArray]] = {}
-    owners: dict[tuple[int, bool], list[IntArray]] = {}
+    grams: dict[tuple[int, bool], list[tuple[UintArray, IntArray]]] = {}
     row_counts: dict[str, tuple[int, int]] = {}
     for source in sources_of(paths):
         entries = list(read_texts(source))
         characters = characters_of([text for _, text in entries])
         words, letters = words_of(characters), characters.letters_per_word
-        lengths = words.counts
-        long_enough = lengths >= min(shortest, overlap) * letters
-        numbers = np.cumsum(long_enough) - 1 + len(texts)
+        num_words = words.counts
+        long_enough = num_words >= min(shortest, overlap) * letters
+        text_numbers = np.cumsum(long_enough) - 1 + len(texts)
         for letters_each in np.unique(letters).tolist():
-            for size in range(min(shortest, overlap) * letters_each, overlap * letters_each + 1):
-                complete = size < overlap * letters_each
+            full_size = overlap * letters_each
+            for size in range(min(shortest, overlap) * letters_each, full_size + 1):
                 # Short texts as a whole, longer ones by all their n-grams.
-                fits = lengths == size if complete else lengths >= size
-                chosen = (letters == letters_each) & fits
-                counts = np.where(chosen, lengths - size + 1, 0)
+                fits = num_words == size if size < full_size else num_words >= size
+                counts = np.where((letters == letters_each) & fits, num_words - size + 1, 0)
                 firsts = ranges(words.starts[:-1], counts)
-                key = (size, complete)
-                hashes.setdefault(key, []).append(words.spans.of(firsts, firsts + size))
-                owners.setdefault(key, []).append(np.repeat(numbers, counts))
-        sought = [entries[index][0] for index in np.flatnonzero(long_enough).tolist()]
-        texts += sought
-        rows = {origin.row for origin, _ in entries}
-        row_counts[source.shown] = (len(rows), len({origin.row for origin in sought}))
-    keys = [key for key in sorted(hashes) if any(len(block) for block in hashes[key])]
-    runs = [_runs(np.concatenate(hashes[key]), np.concatenate(owners[key])) for key in keys]
-    sets, sets_of_runs = _sets([(starts, members) for _, starts, members in runs])
-    grams = [
-        Grams(*key, HashTable(distinct, own_sets))
-        for key, (distinct, _, _), own_sets in zip(keys, runs, sets_of_runs, strict=True)
+                hashes = words.spans.of(firsts, firsts + size)
+                block = hashes, np.repeat(text_numbers, counts)
+                grams.setdefault((size, size < full_size), []).append(block)
+        searched = [entries[index][0] for index in np.flatnonzero(long_enough).tolist()]
+        texts += searched
+        num_rows = len({place.row for place, _ in entries})
+        row_counts[source.shown] = num_rows, len({place.row for place in searched})
+    keys = [key for key in sorted(grams) if any(len(hashes) for hashes, _ in grams[key])]
+    groups = [_by_hash(*map(np.concatenate, zip(*grams[key], strict=True))) for key in keys]
+    sets, set_numbers = _distinct_sets([(starts, members) for _, starts, members in groups])
+    tables = [
+        HashTable(group[0], sets_of) for group, sets_of in zip(groups, set_numbers, strict=True)
     ]
-    return Index(texts, grams, sets, row_counts)
+    indexed = [Grams(*key, table) for key, table in zip(keys, tables, strict=True)]
+    return Index(texts, indexed, sets, row_counts)
 
 
-def _runs(hashes: UintArray, owners: IntArray) -> tuple[UintArray, IntArray, IntArray]:
-    """Group owners by hash. Return (H,) the sorted distinct hashes, (H + 1,) the index of the first
-    owner of each, and the distinct owners of each hash, ascending."""
-    order = np.lexsort((owners, hashes))
-    order = order[is_first(hashes[order], owners[order])]
-    hashes, owners = hashes[order], owners[order]
+def _by_hash(hashes: UintArray, texts: IntArray) -> tuple[UintArray, IntArray, IntArray]:
+    """Group texts by hash. Return (H,) the sorted distinct hashes, (H + 1,) the index of the first
+    text of each, and the distinct texts of each hash, ascending."""
+    order = np.lexsort((texts, hashes))
+    order = order[is_first(hashes[order], texts[order])]
+    hashes, texts = hashes[order], texts[order]
     starts = np.append(np.flatnonzero(is_first(hashes)), len(hashes))
-    return hashes[starts[:-1]], starts, owners
+    return hashes[starts[:-1]], starts, texts
 
 
-def _sets(runs: Sequence[tuple[IntArray, IntArray]]) -> tuple[TextSets, list[IntArray]]:
-    """Return the distinct sets of owners, and for each element of `runs`, pairs (starts, owners) as
-    from `_runs`, the index of the set of each hash. Sets are compared by a 64-bit hash."""
+def _distinct_sets(
+    groups: Sequence[tuple[IntArray, IntArray]],
+) -> tuple[TextSets, list[IntArray]]:
+    """Return the distinct sets of texts, and for each element of `groups`, pairs (starts, texts) as
+    from `_by_hash`, the index of the set of each hash. Sets are compared by a 64-bit hash."""
     empty = np.zeros(0, np.int64)
-    owners = np.concatenate([empty, *(members for _, members in runs)])
-    sizes = np.concatenate([empty, *(np.diff(starts) for starts, _ in runs)])
+    texts = np.concatenate([empty, *(members for _, members in groups)])
+    sizes = np.concatenate([empty, *(np.diff(starts) for starts, _ in groups)])
     begins = np.cumsum(sizes) - sizes
     with np.errstate(over="ignore"):
-        marks = mix(owners.astype(np.uint64) + np.uint64(1))
-        sums = np.add.reduceat(marks, begins) if len(begins) else marks
-    _, first_runs, numbers = np.unique(sums, return_index=True, return_inverse=True)
-    set_sizes = sizes[first_runs]
-    members = ranges(begins[first_runs], set_sizes)
-    cuts = np.cumsum([len(starts) - 1 for starts, _ in runs])
-    return TextSets(starts_of(set_sizes), owners[members]), np.split(numbers, cuts)[: len(runs)]
+        text_hashes = mix(texts.astype(np.uint64) + np.uint64(1))
+        sums = np.add.reduceat(text_hashes, begins) if len(begins) else text_hashes
+    _, firsts, numbers = np.unique(sums, return_index=True, return_inverse=True)
+    set_sizes = sizes[firsts]
+    members = ranges(begins[firsts], set_sizes)
+    cuts = np.cumsum([len(starts) - 1 for starts, _ in groups])
+    return TextSets(starts_of(set_sizes), texts[members]), np.split(numbers, cuts)[: len(groups)]
 
 
 def boundaries_of(batch: CurationBatch) -> BoolArray:

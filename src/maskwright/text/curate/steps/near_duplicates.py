@@ -143,18 +143,19 @@ class Settings(OrderedStep):
         firsts[indices] = indices[rows_to_keep(repeated, np.cumsum(is_first(keys)))]
         return firsts
 
-    def _candidates(self, tables: Tables, documents: IntArray, equal: IntArray) -> IntArray:
+    def _candidates(self, tables: Tables, documents: IntArray, firsts: IntArray) -> IntArray:
         """Return (P, 2) the pairs that share a band, as indices into `documents`; of documents with
-        equal sets only the first. One band is in memory at a time."""
+        equal sets only the first. In large buckets only neighbours are paired, so their documents
+        are sorted by the next two bands and the set. One band is in memory at a time."""
         names = self._bands()
-        is_unique = equal == np.arange(len(equal))
+        is_representative = firsts == np.arange(len(firsts))
         pairs = np.zeros((0, 2), np.int64)
         for number, name in enumerate(names):
             next_names = dict.fromkeys(names[(number + step) % len(names)] for step in (1, 2))
             order_names = [*(column for column in next_names if column != name), "set"]
             repeated = tables.repeated([name], [DOCUMENT, *order_names])
             indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
-            rows = is_unique[indices]
+            rows = is_representative[indices]
             keys, *order = (repeated.column(key).to_numpy()[rows] for key in (name, *order_names))
             band_pairs = pairs_in_buckets(keys, indices[rows], np.stack(order))
             pairs = unique_pairs(np.concatenate([pairs, band_pairs]))

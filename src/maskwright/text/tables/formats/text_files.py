@@ -47,7 +47,7 @@ CODES = (
     "n[abdeglnorvy]|o[cjmrs]|p[ailst]|q[u]|r[mnouw]|s[acdegiklmnoqrstuvw]|"
     "t[aeghiklnorstwy]|u[gkrz]|v[eio]|w[ao]|x[h]|y[io]|z[ahu]"
 )
-WORDS = re.compile(r"[a-z]{3}\.(train|testa|testb|testc)")
+CONLL_NAME = re.compile(r"[a-z]{3}\.(train|testa|testb|testc)")
 LANGUAGE = re.compile(rf"({CODES})([-_][A-Za-z]{{2,4}})?|[a-z]{{3}}_[A-Z][a-z]{{3}}")
 
 
@@ -175,10 +175,10 @@ def sources(paths: Sequence[Path]) -> list[Source]:
     """Return the sources of `paths`, whose endings determine no format; empty if none is known."""
     if pair := _parallel(paths):
         return list(pair)
-    if words := [path for path in paths if WORDS.fullmatch(_plain(path).name)]:
-        return _of_one_language(words)
+    if conll_paths := [path for path in paths if CONLL_NAME.fullmatch(_plain(path).name)]:
+        return _tagged_words(conll_paths)
     texts = [_text(path, _compression(path)) for path in paths if not path.suffix]
-    if in_folders(texts, says_part):
+    if in_folders(texts, says_part):  # else files without an ending are not read
         return texts
     return [
         _text(path, _compression(path))
@@ -187,8 +187,8 @@ def sources(paths: Sequence[Path]) -> list[Source]:
     ]
 
 
-def _of_one_language(paths: Sequence[Path]) -> list[Source]:
-    """Return files of tagged words with the names of CoNLL 2002 and 2003."""
+def _tagged_words(paths: Sequence[Path]) -> list[Source]:
+    """Return the sources of files of tagged words, which have to be of one language."""
     if len(languages := {path.name.partition(".")[0] for path in paths}) > 1:
         raise UsageError(
             "files of several languages",
@@ -210,9 +210,9 @@ def aligned(
         DataError: one text has more lines.
     """
     sides: list[dict[int, str]] = []
-    num_lines: list[int] = []  # also of rejected ones
+    num_lines: list[int] = []
     for side_blocks in blocks:
-        rows_before = ledger.counts.rows
+        rows_before = ledger.counts.rows  # reading the blocks counts their rows, also rejected ones
         sides.append(dict(line for block in side_blocks for line in block.lines()))
         num_lines.append(ledger.counts.rows - rows_before)
     for lines, file, shorter in (

@@ -380,11 +380,7 @@ def _merges(merges: Any, vocab: dict[str, int], prefix: str) -> None:
     for index, merge in enumerate(merges):
         pair = merge.split(" ") if isinstance(merge, str) else merge
         where = f"model.merges.{index}"
-        if (
-            not isinstance(pair, list)
-            or len(pair) != 2
-            or not all(isinstance(p, str) for p in pair)
-        ):
+        if not isinstance(pair, list) or [*map(type, pair)] != [str, str]:
             raise refuse("not a pair of tokens", where, merge)
         first_piece, second_piece = pair
         if not second_piece.startswith(prefix):

@@ -194,7 +194,7 @@ class Lattice:
     # -------------------------------------------------------------------------- best paths
     def best(self, scores: Array) -> Array:
         """Count each piece in the best splits of all words (Viterbi)."""
-        back = self._back(np.append(scores, -np.inf))
+        lengths = self._last_lengths(np.append(scores, -np.inf))
         piece_counts = np.zeros(self.size + 1)
         rows = len(self.counts)
         ends = np.zeros(rows, np.int64)
@@ -202,30 +202,31 @@ class Lattice:
             ends[: self.reach[j]] = j
         for j in range(self.longest, 0, -1):
             words_here = np.flatnonzero(ends[: self.reach[j]] == j)
-            steps = back[j][words_here]
-            for length in np.unique(steps):
-                rows_with_step = words_here[steps == length]
-                piece = self.pieces[length][j - length][rows_with_step]
-                piece_counts += np.bincount(piece, self.counts[rows_with_step], self.size + 1)
-                ends[rows_with_step] = j - length
+            last = lengths[j][words_here]
+            for length in np.unique(last):
+                words = words_here[last == length]
+                piece = self.pieces[length][j - length][words]
+                piece_counts += np.bincount(piece, self.counts[words], self.size + 1)
+                ends[words] = j - length
         return piece_counts[:-1]
 
-    def _back(self, value: Array) -> list[Array]:
-        """Return the length of the last piece on the best path to each character, by column."""
+    def _last_lengths(self, scores: Array) -> list[Array]:
+        """Return for j = 0 … `longest` (reach[j],) the length of the last piece in the best split
+        (Viterbi) of the first j characters of each word; `scores` (size + 1,) ends with -inf."""
         reach = self.reach
-        score = [np.zeros(reach[0])]
-        back = [np.zeros(0, np.int8)]
+        best_scores = [np.zeros(reach[0])]
+        lengths = [np.zeros(0, np.int8)]
         for j in range(1, self.longest + 1):
             top = np.full(reach[j], -np.inf)
-            step = np.zeros(reach[j], np.int8)
+            last = np.zeros(reach[j], np.int8)
             for length in range(1, min(j, self.most_length) + 1):
                 piece = self.pieces[length][j - length][: reach[j]]
-                new = score[j - length][: reach[j]] + value[piece]
+                new = best_scores[j - length][: reach[j]] + scores[piece]
                 better = new > top
-                top[better], step[better] = new[better], length
-            score.append(top)
-            back.append(step)
-        return back
+                top[better], last[better] = new[better], length
+            best_scores.append(top)
+            lengths.append(last)
+        return lengths
 
     def without(self, scores: Array) -> Array:
         """Return the score of the best split of each piece into other pieces."""
