@@ -291,8 +291,8 @@ def wilson(share: float, count: int, level: float = LEVEL) -> tuple[float, float
 def interval_of_rows(
     width: int, of: OfResamples, rows: int, resamples: int, level: float = LEVEL
 ) -> tuple[float, float]:
-    """Return the percentiles of a metric over resamples of the rows, for what `of_rows` returns;
-    NaN if all are equal, which says nothing of other rows."""
+    """Return the percentiles of a metric over resamples of the rows; NaN if all are equal, which
+    says nothing of other rows. `width` and `of` are what `of_rows` returns."""
     drawn = np.concatenate([of(indices) for indices in resample_indices(rows, resamples, width)])
     defined = drawn[~np.isnan(drawn)]
     alike = not len(defined) or np.ptp(defined) <= ROUNDING * np.abs(defined).max()

@@ -29,9 +29,8 @@ import torch
 from torch import Tensor
 
 from maskwright.base.errors import CheckpointError, IncompatibleError
-from maskwright.model.checkpoint import layout
 from maskwright.model.checkpoint.files import NAMES, Tensors
-from maskwright.model.checkpoint.layout import CheckpointLayout
+from maskwright.model.checkpoint.layout import CheckpointLayout, parameter_shapes
 from maskwright.model.families.base import weights
 from maskwright.model.nn import initialise
 from maskwright.model.nn.config import TransformerConfig
@@ -45,33 +44,33 @@ INSIDE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_f
 DEEPEST = 4  # maximum number of components of a prefix
 
 
-def match(form: CheckpointLayout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ...]]:
+def match(layout: CheckpointLayout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return {canonical name: name in the file} of the tensors, and the names in the file of those
     that the config does not need.
 
     Raises:
         CheckpointError: a tensor is missing, unknown, or has the wrong shape or dtype.
     """
-    rules, expected_shapes = weights.for_reading(form.rules()), layout.parameter_shapes(form.config)
+    rules, expected_shapes = weights.for_reading(layout.rules()), parameter_shapes(layout.config)
     expected = {name for rule in weights.carriers(rules) for name in rule.names()}
     expected |= {rule.theirs for rule in weights.ties(rules)}
     where = tensors.files[0]
     plain = unwrapped(
-        tensors.entries, lambda name: weights.fits(name, expected, form.prefix), where
+        tensors.entries, lambda name: weights.fits(name, expected, layout.prefix), where
     )
-    file_names = weights.canonical(plain, expected, form.prefix, form.ignored)
+    file_names = weights.canonical(plain, expected, layout.prefix, layout.ignored)
     file_names = {canonical: plain[name] for canonical, name in file_names.items()}
     required = [(rule, rule.reads(file_names)) for rule in weights.carriers(rules)]
     missing = sorted(name for _, name in required if name not in file_names)
     rest = sorted(set(file_names) - expected)
-    family_names = form.known_names() if rest else set()
+    family_names = layout.known_names() if rest else set()
     unknown = [file_names[name] for name in rest if name not in family_names]
     if missing or unknown:
         raise CheckpointError(
             "the weights do not match config.json",
             where=where,
             found=f"missing {missing[:10]}, unknown {unknown[:10]}",
-            wanted=f"{len(required)} tensors of {form.architecture}",
+            wanted=f"{len(required)} tensors of {layout.architecture}",
             do="merge the adapter into its model before it is saved (peft: merge_and_unload)"
             if any(mark in name for name in unknown for mark in OF_ADAPTERS)
             else "check that config.json belongs to this file",
@@ -93,7 +92,7 @@ def match(form: CheckpointLayout, tensors: Tensors) -> tuple[dict[str, str], tup
 
 
 @torch.no_grad()
-def fill(form: CheckpointLayout, tensors: Tensors, file_names: Mapping[str, str]) -> Transformer:
+def fill(layout: CheckpointLayout, tensors: Tensors, file_names: Mapping[str, str]) -> Transformer:
     """Build the float32 model with the weights of the file; each tensor must be finite.
     `file_names` is from `match`."""
 
@@ -103,10 +102,10 @@ def fill(form: CheckpointLayout, tensors: Tensors, file_names: Mapping[str, str]
         require_finite(tensor, where, "take an earlier checkpoint")
         return tensor
 
-    rules = weights.for_reading(form.rules())
+    rules = weights.for_reading(layout.rules())
     read_names = {rule.reads(file_names) for rule in weights.carriers(rules)}
     with torch.device("meta"):
-        model = Transformer(form.config)
+        model = Transformer(layout.config)
     materialise(model, "cpu", torch.float32)
     model.eval()
     parameters = dict(model.named_parameters())

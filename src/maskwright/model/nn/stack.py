@@ -228,7 +228,7 @@ class BlockModule(nn.Module):
                 x,
                 self.attention_norm,
                 lambda h: self.attention(take(h), selected_context, memory=h, layer=layer),
-                beside=take,
+                residual_of=take,
             )
             if memory_context is not None:
                 memory_context = memory_context.of_queries(selection.positions)
@@ -246,14 +246,14 @@ class BlockModule(nn.Module):
         self,
         x: Tensor,
         norm: NormModule | None,
-        f: Callable[[Tensor], Tensor],
-        beside: Callable[[Tensor], Tensor] = lambda x: x,
+        sublayer: Callable[[Tensor], Tensor],
+        residual_of: Callable[[Tensor], Tensor] = lambda x: x,
     ) -> Tensor:
-        """`beside` is what the residual is of `x`."""
+        """Return `residual_of(x) + dropout(sublayer(x))`, with the norm before or after it."""
         before = norm if self.config.placement == "pre" else None
         after = norm if self.config.placement == "post" else None
-        out = f(x if before is None else before(x))
-        x = add_dropped(beside(x), out, self.config.dropout, self.training)
+        out = sublayer(x if before is None else before(x))
+        x = add_dropped(residual_of(x), out, self.config.dropout, self.training)
         return x if after is None else after(x)
 
 

@@ -160,11 +160,11 @@ def _write(stage: Staging, pieces: Pieces, recipe: CurationRecipe, card: Mapping
     for number, folder in enumerate(pieces.packed):
         stage.write_bytes(f"text/{number:05}.jsonl.gz", file_pieces(folder / PACKED))
     for names, folders in pieces.segments:
-        for room, step in itertools.product((REMOVED, CHANGED), names):
-            files = [path for folder in folders if (path := records(folder, room, step)).is_file()]
+        for kind, step in itertools.product((REMOVED, CHANGED), names):
+            files = [path for folder in folders if (path := records(folder, kind, step)).is_file()]
             if files:  # concatenated gzip members are one valid file
                 content = itertools.chain.from_iterable(map(file_pieces, files))
-                stage.write_bytes(f"{room}/{step}.jsonl.gz", content)
+                stage.write_bytes(f"{kind}/{step}.jsonl.gz", content)
     rejected = [path for folder in pieces.read.folders if (path := folder / REJECTED).is_file()]
     broken = [entry for facts in pieces.read.facts for entry in facts.get("broken", ())]
     if rejected or broken:

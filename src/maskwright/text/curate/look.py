@@ -181,10 +181,10 @@ def look(
         megabytes = first_look.sampled[2] / 1e6
         first_look.seconds |= {name: s / megabytes for name, s in watch.seconds.items()}
         first_look.disk = {
-            room.name: sum(p.stat().st_size for p in room.rglob("*") if p.is_file())
+            folder.name: sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
             / first_look.sampled[2]
-            for room in sorted(work.iterdir())
-            if room.is_dir()
+            for folder in sorted(work.iterdir())
+            if folder.is_dir()
         }
     for share in first_look.shares:
         if share.share > 0.5:

@@ -185,9 +185,9 @@ def _fold(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _place(record: dict[str, Any], room: str) -> str:
-    """Return the location of the document of a record in the folder `room`."""
-    if room == "text":
+def _place(record: dict[str, Any], kind: str) -> str:
+    """Return the location of the document of a record in the folder `kind`."""
+    if kind == "text":
         return str(record.get(READ_AT, record["id"]))
     return location_of(record)
 
@@ -207,31 +207,31 @@ class _Lookup:
         """Return the fates of matching documents: removed ones by step, then those that are kept,
         then those of which only changes match; at most one more than `FOUND`."""
         fates: dict[str, Fate] = {}
-        for room in ("removed", "text", "changed"):
-            for path, number, record in self.records(room, name):
-                location = _place(record, room)
+        for kind in ("removed", "text", "changed"):
+            for path, number, record in self.records(kind, name):
+                location = _place(record, kind)
                 # The changes of a document that already matched need not match themselves.
                 if not name.fits(record, location) and location not in fates:
                     continue
                 if len(fates) > FOUND and location not in fates:
                     continue
                 fate = fates.setdefault(location, Fate(location, str(record["id"])))
-                if room == "changed":
+                if kind == "changed":
                     fate.changes.append(record)
                     continue
                 fate.text = record.get("text", "")
-                if room == "removed":
+                if kind == "removed":
                     fate.removed = record
                 else:
                     fate.kept = (path.relative_to(self.folder).as_posix(), number)
         return list(fates.values())
 
     def records(
-        self, room: str, name: _DocumentPattern | None = None
+        self, kind: str, name: _DocumentPattern | None = None
     ) -> Iterator[tuple[Path, int, Any]]:
-        """Yield (file, line number, record) of the records of the folder `room` that may match;
+        """Yield (file, line number, record) of the records of the folder `kind` that may match;
         raise a DataError if a file is damaged."""
-        paths = (self.folder / room).glob("*.jsonl.gz")
+        paths = (self.folder / kind).glob("*.jsonl.gz")
         order = {f"{step}.jsonl.gz": rank for rank, step in enumerate(self.steps)}
         for path in sorted(paths, key=lambda p: (order.get(p.name, -1), p.name)):
             for number, record in _records(path, name):
@@ -249,9 +249,9 @@ class _Lookup:
 
     def names(self) -> Iterator[tuple[str, str]]:
         """Yield (id, location) of every document."""
-        for room in ("removed", "text"):
-            for _, _, record in self.records(room):
-                yield str(record["id"]), _place(record, room)
+        for kind in ("removed", "text"):
+            for _, _, record in self.records(kind):
+                yield str(record["id"]), _place(record, kind)
 
 
 def _records(path: Path, pattern: _DocumentPattern | None = None) -> Iterator[tuple[int, Any]]:

@@ -276,7 +276,7 @@ def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> in
     if size >= 2 and nearly_all(size_counts[size], len(lists)):
         return size
     repeating = [(row, cell) for row, cell in flag_lists if len(set(map(flag, cell))) < len(cell)]
-    if 2 * len(repeating) <= len(lists):
+    if 2 * len(repeating) <= len(lists):  # lists of the class numbers 0 and 1, without repetition
         return 0
     unequal = (row for row, cell in lists if len(cell) != size or None in map(flag, cell))
     raise cell_error(
