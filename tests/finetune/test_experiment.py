@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +58,9 @@ def test_the_best_its_equals_and_the_cheapest_of_them() -> None:
     undefined.values["a"] = [math.nan]
     assert [row[0] for row in undefined.table["rows"]] == ["b", "c", "a"]
     chosen = {n: {**saved, "validation": [n == "c"]} for n, saved in sheet.saved.items()}
+    useless = sheet_of({"bag-of-words": [0.5], "c": [0.5]}, {"bag-of-words": 1.0, "c": 2.0})
+    useless.saved["bag-of-words"]["verdict"] = {"state": "unusable", "sentence": "Unusable."}
+    assert useless.verdict.endswith("Unusable.")
     assert replace(sheet, saved=chosen).best == "c", "by validation data where all have some"
 
 
@@ -123,6 +127,7 @@ def test_models_and_methods_are_compared_and_kept(
         (["MODEL", "bag-of-words"], ["fulll"], "--method"),
         (["MODEL", "nowhere"], ["full"], "nowhere"),
         (["MODEL", "bag-of-words"], ["contrastive"], "--method"),
+        (["MODEL", "DAMAGED"], ["full"], "DAMAGED"),
     ],
 )
 def test_mistakes_are_found_before_any_work(
@@ -130,10 +135,13 @@ def test_mistakes_are_found_before_any_work(
 ) -> None:
     kind = "regression" if methods == ["contrastive"] else "classification"
     data, out = table(tmp_path / "data.csv", kind, 60), tmp_path / "out"
-    named = [str(model) if name == "MODEL" else name for name in models]
+    (damaged := tmp_path / "DAMAGED").mkdir()
+    shutil.copy(open_weights(model).path / "config.json", damaged)
+    paths = {"MODEL": str(model), "DAMAGED": str(damaged)}
+    named = [paths.get(name, name) for name in models]
     with pytest.raises(MaskwrightError) as caught:
         experiment(named, data, out, methods=methods, stream=io.StringIO())
-    assert caught.value.where == where and not out.exists()
+    assert str(caught.value.where).endswith(where) and not out.exists()
 
 
 def test_a_prompt_is_an_option_of_the_task(tmp_path: Path) -> None:

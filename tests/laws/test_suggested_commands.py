@@ -223,6 +223,8 @@ MISTAKES = {
     "predict": 'predict MODEL FILE; or maskwright predict MODEL "TEXT"',
     "predict 'What a film!' M": "predict M 'What a film!'",
     "experiment M D": "experiment M OTHER bag-of-words --data D --method embeddings,full",
+    "experiment M nowhere --data D": "experiment M MODEL bag-of-words --data D "
+    "--method embeddings,full",
     "finetune M D": "finetune M --data D",
     "finetune --data D": "finetune MODEL --data D",
     "finetune --data D M T": "finetune M --data D",

@@ -99,3 +99,9 @@ def test_results_are_compared_on_the_same_rows(tmp_path: Path) -> None:
             compared(folders)
     with pytest.raises(IncompatibleError):
         compared([one, make_run(tmp_path / "run")])
+    for folder in (one, same):
+        results = json.loads((folder / "results.json").read_text())
+        (folder / "results.json").write_text(json.dumps({**results, "test": {}}))
+    with pytest.raises(IncompatibleError) as caught:
+        compared([one, same])
+    assert "none recorded" in str(caught.value.found)

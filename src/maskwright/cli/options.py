@@ -18,7 +18,7 @@ from maskwright.base.calls import RECIPE_SETTINGS
 from maskwright.base.config import NONE, hints_of, lines_of, read_table
 from maskwright.base.errors import ConfigError, Finding, UsageError, near, near_path
 from maskwright.base.storage.files import next_run_folder as next_run_folder
-from maskwright.base.terminal import harmless_lines
+from maskwright.base.terminal import harmless_lines, shell_word
 from maskwright.cli.parser import option_name, task_names
 from maskwright.model.device.choices import Precision, engine_names
 
@@ -268,7 +268,9 @@ def require_existing(path: Path | None, kind: str, command: str = "") -> None:
             raise UsageError(message, where=path, wanted="rows or texts", do=remedy)
         return
     advice = hub.advice(path) if model and not file and command.find(" MODEL") >= 0 else None
-    do = f"{advice}; or the same command with --download" if advice else command
+    missing = shell_word(path) if model and not file else None
+    words = ["MODEL" if word == missing else word for word in command.split(" ")]
+    do = f"{advice}; or the same command with --download" if advice else " ".join(words)
     if model and str(path) in catalogue.names("recipes"):
         do = f"train this recipe first: maskwright pretrain {path} --text FILE --out runs/{path}"
     expected = "the folder of a model or a run" if file else near_path(path, folders=model)

@@ -81,7 +81,8 @@ class TokenView:
     def summary(self) -> str:
         """Return the numbers of tokens and the share of unknown characters."""
         special = sum(token.text is None for token in self.tokens)
-        share = f"{self.unknown.share:.1%} of {self.unknown.letters:,} characters unknown"
+        letters = counted(self.unknown.letters, "character")
+        share = f"{self.unknown.share:.1%} of {letters} unknown"
         return f"{counted(len(self.tokens), 'token')}, {special} of them special; {share}"
 
     def findings(self) -> list[Finding]:

@@ -144,11 +144,15 @@ def _incomparable(reference: FolderRecord, candidate: FolderRecord, name: str) -
     if reference.kind == candidate.kind == RUN:
         do = f"train both anew: maskwright compare {' '.join(folders)} --budget minutes=10"
     elif reference.kind == candidate.kind:
-        do = f"on the same rows: maskwright evaluate {' --against '.join(folders)} --data FILE"
+        do = "on rows that neither was trained on: "
+        do += f"maskwright evaluate {' --against '.join(folders)} --data FILE"
+    is_recorded = reference.basis.get(name, "") is not None
     return IncompatibleError(
         "what was recorded is not comparable",
         where=candidate.folder,
-        found=f"another {name} than {reference.folder}",
+        found=f"another {name} than {reference.folder}"
+        if is_recorded
+        else f"{name}: none recorded",
         wanted="the same one in both",
         do=do,
     )

@@ -87,6 +87,8 @@ def _other(path: Path) -> tuple[str, str]:
     """Return what a path is that cannot be shown, and a command for it."""
     if (path / "tokenizer.json").is_file():
         return "a tokenizer", f'see a text as it does: maskwright tokens {shell_word(path)} "TEXT"'
+    if (path / "adapter_config.json").is_file():
+        return "an adapter", f"predict with it: maskwright predict {shell_word(path)} FILE"
     if is_curated(path):
         return "a curated corpus", f"its card is {path / 'card.md'}, its page {path / 'page.html'}"
     for folder in path.parents:

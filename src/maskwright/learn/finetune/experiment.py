@@ -52,11 +52,13 @@ from maskwright.learn.tasks.base.task_type import TaskMetrics, TaskReport, task_
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.fine_tuned import is_finished
 from maskwright.model.nn import initialise
+from maskwright.model.nn.config import Patches
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 NAME, PAGE = "sheet.json", "report.html"
 ANSWERS, RESULTS, COPIES = "answers", "results", "untrained"
@@ -149,8 +151,11 @@ class ExperimentSheet:
             verdict += f" Not significantly different: {', '.join(self.equals)}; "
             verdict += f"the cheapest of them is {name} ({seconds})."
         judged = self.saved[cheapest]["verdict"]
-        is_good = judged["state"] == "good" or cheapest == BAG_OF_WORDS
-        return verdict if is_good else f"{verdict} {cheapest} itself: {judged['sentence']}"
+        return (
+            verdict
+            if judged["state"] == "good"
+            else f"{verdict} {cheapest} itself: {judged['sentence']}"
+        )
 
     @cached_property
     def table(self) -> Table:
@@ -322,7 +327,9 @@ def _combine(
             adapters = values["adapters"].items()
             values["adapters"] = {k: v for k, v in adapters if k == method or k not in idle}
         path = paths.get(name, next(iter(paths.values())))
-        folders.model_folder(path)
+        folder = folders.model_folder(path)  # its faults are found before the first training
+        if not isinstance(pretrained.described(folder).config.tokens, Patches):
+            Tokenizer.load(folder)
         model = shown.get(name, "")
         model = name if list(shown.values()).count(model) > 1 else model
         title = f"{model} + {method}" if model else method

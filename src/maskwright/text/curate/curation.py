@@ -19,7 +19,7 @@ from maskwright.base.report import document
 from maskwright.base.report.document import duration, size
 from maskwright.base.storage.commit import Staging, commit, require_new, writing
 from maskwright.base.storage.files import write_file
-from maskwright.base.terminal import harmless_lines, shell_word
+from maskwright.base.terminal import counted, harmless_lines, shell_word
 from maskwright.text.corpus.files import Paths, find, listed
 from maskwright.text.corpus.read import with_form
 from maskwright.text.corpus.reading import ReadingOptions
@@ -365,10 +365,13 @@ class ProgressLine:
         time_left = ""
         if finished > 0 and done < total:
             time_left = f", {duration(elapsed / finished * (total - done))} left"
-        line = f"{name}: {done} of {total} shards{time_left}"
+        line = f"{name}: {done} of {counted(total, 'shard')}{time_left}"
         if self.live:
             end = "\n" if done == total else ""
             print(f"\r\033[K{harmless_lines(line)}", end=end, file=sys.stderr, flush=True)
         elif done == total and not self.shown:
             self.shown = True
-            print(harmless_lines(f"{name}: {total} shards, {duration(elapsed)}"), file=sys.stderr)
+            print(
+                harmless_lines(f"{name}: {counted(total, 'shard')}, {duration(elapsed)}"),
+                file=sys.stderr,
+            )

@@ -413,6 +413,7 @@ class Tokenizer:
                     "characters that the vocabulary does not have, and no unknown token for them",
                     where=f"text {number}",
                     found="".join(sorted(missing)),
+                    wanted="characters of the text that the tokenizer was trained on",
                     do="train the tokenizer on this text too, or with an unknown token",
                 )
 
