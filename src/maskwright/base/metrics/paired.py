@@ -267,7 +267,7 @@ def verdict(
         sentence = f"Unusable: {measure} is not defined, as all answers are the same."
         return Verdict("unusable", sentence, is_usable=False)
     if not rivals:
-        return Verdict("no better", f"Not judged: {result}, and no baseline applies to this task.")
+        return Verdict("no better", f"Not judged: {result}, and no baseline is compared.")
     best = min(rivals, key=lambda rival: rival.gap.value)
     constant = next((r for r in rivals if r.is_constant and not r.gap.value > 0), None)
 

@@ -250,6 +250,7 @@ class Adapter(nn.Module):
                 where=self.settings.kind,
                 found=mismatched[:10],
                 wanted=f"{len(tensors)} tensors",
+                do="load it on the model that it was made for",
             )
         non_finite = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
         if non_finite:
