@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import torch
 import transformers
 
 import maskwright
-from maskwright.base.errors import UsageError
+from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.ship.serve.command import serve
 from maskwright.ship.serve.errors import Limits
+from maskwright.ship.serve.served_model import open_one
 from serve.clients import TasksServer
 from tokenizer.toy_tokenizers import trained
 
@@ -228,6 +230,16 @@ def test_the_beginning_of_a_text_is_cut(third_party: TasksServer) -> None:
         for direction in ({"truncation_direction": "Left"}, {})
     )
     assert np.abs(np.array(left) - right).max() > 1e-3
+
+
+def test_a_model_without_a_tokenizer_is_refused_at_the_start(model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(model / "checkpoints/step-00000002", tmp_path / "model")
+    assert open_one("m", folder, [], "auto").engine().abilities, "the control"
+    for file in folder.glob("*token*"):
+        file.unlink()
+    with pytest.raises(MaskwrightError) as caught:
+        open_one("m", folder, [], "auto")
+    assert "tokenizer" in str(caught.value.where) + str(caught.value.wanted)
 
 
 def test_one_model_answers_to_any_name_and_to_many_texts(model: Path) -> None:

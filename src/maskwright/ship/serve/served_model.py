@@ -17,11 +17,9 @@ import torch
 from maskwright.ask.predict.engine import TASK, Engine, Head, open_engine, require_new_adapter
 from maskwright.ask.predict.predictor import TaskPredictor
 from maskwright.base.errors import IncompatibleError, MaskwrightError, Note, UsageError, ignore
-from maskwright.base.terminal import shell_word
 from maskwright.model.device.choices import TORCH, Precision
 from maskwright.model.inference.prepared import finite
 from maskwright.model.inference.scores import hidden
-from maskwright.model.nn.config import Patches
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import home_of
 from maskwright.ship.serve.errors import Refusal, of_error
@@ -124,19 +122,12 @@ def open_one(
     """Open the model in `folder`, sharing equal backbone weights with one of the `loaded_models`.
 
     Raises:
-        IncompatibleError: the model reads images.
+        IncompatibleError: the model reads images, or has no tokenizer.
         Others: as `maskwright.load`.
     """
     opened = open_engine(folder, precision=precision, runtime=runtime)
-    if opened.has_network and isinstance(opened.model.config.tokens, Patches):
-        # An image is named by its path, and a request must not name files of this machine.
-        raise IncompatibleError(
-            "images are not served",
-            where=folder,
-            found=f"a model of the type {opened.model.model_type}",
-            wanted="a model that reads texts",
-            do=f"maskwright predict {shell_word(folder)} IMAGES",
-        )
+    # An image is named by its path, and a request must not name files of this machine.
+    _ = opened.model.tokenizer if opened.has_network else None  # raises where there is none
     predicts = "predict" in opened.abilities
     for finding in opened.predictor.findings if predicts else opened.findings:
         note(finding)
