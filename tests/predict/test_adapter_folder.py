@@ -102,6 +102,15 @@ def test_predict_and_evaluate(base: Path, tmp_path: Path) -> None:
     assert load(merged).predict(TEXTS)[0]["score"] == pytest.approx(answers[0]["score"], abs=1e-5)
 
 
+def test_another_tokenizer_beside_the_adapter_is_reported(base: Path, tmp_path: Path) -> None:
+    adapted(base, folder := tmp_path / "a", "SEQ_CLS")
+    shutil.copy(base / "tokenizer.json", folder)
+    assert "other-tokenizer" not in {finding.name for finding in load(folder).findings}
+    train(TEXTS * 20, TokenizerChoice(kind="wordpiece", vocabulary=50)).save(tmp_path / "b")
+    shutil.copy(tmp_path / "b" / "tokenizer.json", folder)
+    assert "other-tokenizer" in {finding.name for finding in load(folder).findings}
+
+
 def test_where_the_base_lies(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     adapted(base, tmp_path / "x" / "a", "TOKEN_CLS")
     settings = tmp_path / "x" / "a" / "adapter_config.json"

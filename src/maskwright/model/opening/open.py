@@ -65,6 +65,7 @@ from maskwright.model.opening.folders import Model, fingerprint
 from maskwright.model.opening.special_tokens import end_of_text
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.corpus.saved import is_run
+from maskwright.text.tokenizer.tokenizer import Tokenizer, tokenizer_files
 
 
 # ------------------------------------------------------------------------------ a head alone
@@ -349,6 +350,12 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
         adapted = open_adapter(home, base)
         message = f"the adapter is opened on its base, {adapted.base}"
         findings = [Finding("adapter-on-base", message)]
+        words = adapted.loaded.tokenizer
+        beside = Tokenizer.load(home) if words and tokenizer_files(home) else words
+        if words and beside and beside.fingerprint != words.fingerprint:
+            message = "the adapter's folder has another tokenizer than its base, which is used"
+            remedy = "copy it to the base if the adapter was trained with it"
+            findings.append(Finding("other-tokenizer", message, remedy=remedy, severity="warning"))
         if adapted.loaded.config.heads and not adapted.loaded.about.labels:
             findings.append(
                 Finding(
