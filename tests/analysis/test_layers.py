@@ -14,7 +14,7 @@ import scipy
 import torch
 
 from maskwright.ask.analysis import hidden_states, layers
-from maskwright.ask.analysis.layers import WAYS, probe_layers
+from maskwright.ask.analysis.layers import POOLINGS, probe_layers
 from maskwright.ask.analysis.probe import DIVISION, probe
 from maskwright.base.errors import UsageError
 from maskwright.base.metrics import metrics
@@ -107,7 +107,7 @@ def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
         "mean": lambda h: h[0].mean(0),
         "maximum": lambda h: h[0].amax(0),
     }
-    for name, way in WAYS.items():
+    for name, way in POOLINGS.items():
         found = hidden_states.layer_states(subject.model, packed, subject.collation, way)
         each = np.array([[wanted[name](hidden).numpy() for hidden in states] for states in alone])
         np.testing.assert_allclose(found, each.swapaxes(0, 1), atol=1e-5)
@@ -118,7 +118,7 @@ def _correlations(
 ) -> list[float]:
     monkeypatch.setattr(layers, "layer_states", lambda *given: states)
     model: Any = SimpleNamespace(collation=None)
-    ranked = layers._ranked(model, model, model, WAYS["mean"])
+    ranked = layers._pair_scores(model, model, model, POOLINGS["mean"])
     return [each.value for each in layers._correlations(truth, ranked)]
 
 
@@ -198,7 +198,7 @@ def test_the_command_of_pairs(model: Path, tmp_path: Path) -> None:
     for file in (tmp_path / "pairs.csv", tmp_path / "alone" / "test.csv"):
         file.write_text("\n".join(["sentence1,sentence2,score", *rows]) + "\n")
     whole = found("pairs", tmp_path / "pairs.csv")
-    assert set(whole["found"]) == set(WAYS) and whole["pairs"] == whole["there"] == 60
+    assert set(whole["found"]) == set(POOLINGS) and whole["pairs"] == whole["there"] == 60
     assert "Counting words" in said.getvalue()
     assert found("again", tmp_path / "alone") == whole
     assert found("few", tmp_path / "alone", items=20)["pairs"] == 20

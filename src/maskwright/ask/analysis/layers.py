@@ -18,6 +18,7 @@ with the cosine of the two vectors, by layer and by pooling.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -344,7 +345,7 @@ RESAMPLES = 200
 RESAMPLES_PER_TEST = 50  # of the verdict, for each layer and pooling
 
 
-WAYS = {
+POOLINGS = {
     "first token (CLS)": _pooled("cls"),
     "last token": _pooled("lasttoken"),
     "mean": _pooled("mean"),
@@ -383,22 +384,23 @@ def compare_pooling(
     rows = [all_rows[number] for number in order]
     encoded = task_type.encode(rows, subject.frame)
     truth = np.array([row.label for row in rows], np.float64)
-    ranked = {
-        name: _ranked(subject.model, subject, encoded.examples, method)
-        for name, method in WAYS.items()
+    scores_by_pooling = {
+        name: _pair_scores(subject.model, subject, encoded.examples, method)
+        for name, method in POOLINGS.items()
     }
-    untrained = _ranked(subject.untrained(), subject, encoded.examples, WAYS["mean"])
+    untrained = _pair_scores(subject.untrained(), subject, encoded.examples, POOLINGS["mean"])
+    # TF-IDF is fitted to the training rows, or to all rows if they are not divided.
     data_to_train = replace(data, parts={TRAIN: all_rows, **data.parts})
     ((_, tfidf_answers), *_) = task_type.baselines(data_to_train, part)
     tfidf_scores = np.asarray(tfidf_answers)[order]
-    correlations = {name: _correlations(truth, layers) for name, layers in ranked.items()}
+    correlations = {n: _correlations(truth, layers) for n, layers in scores_by_pooling.items()}
+    choices = list(itertools.product(correlations, range(len(untrained))))
     name, layer = max(
-        ((name, number) for name in ranked for number in range(len(untrained))),
-        key=lambda at: np.nan_to_num(correlations[at[0]][at[1]].value, nan=-1.0),
+        choices, key=lambda c: np.nan_to_num(correlations[c[0]][c[1]].value, nan=-1.0)
     )
-    count, best = len(ranked) * len(untrained), ranked[name][layer]
-    rivals = []
-    level, resamples = 1 - (1 - LEVEL) / count, RESAMPLES_PER_TEST * count
+    best, rivals = scores_by_pooling[name][layer], []
+    # The best of all choices was selected on these pairs (Bonferroni).
+    level, resamples = 1 - (1 - LEVEL) / len(choices), RESAMPLES_PER_TEST * len(choices)
     baselines = {"a bag of words": tfidf_scores, "an untrained model": untrained[layer]}
     for rival, scores in baselines.items():
         gap = of_metric(metrics.spearman, truth, best, scores, level=level, resamples=resamples)
@@ -417,7 +419,7 @@ def compare_pooling(
     )
 
 
-def _ranked(
+def _pair_scores(
     model: Prepared, subject: ProbedModel, examples: EncodedExamples, method: Pooling
 ) -> list[NDArray[np.float64]]:
     """Return scores of pairs that rank them as the cosines of their vectors do, by layer."""

@@ -262,10 +262,8 @@ def show_pooling(
     pairs = zip(compared.found.items(), COLOURS, strict=False)
     lines = [_line(n, estimates, colour) for (n, estimates), colour in pairs]
     lines.append(_line("untrained, mean", compared.untrained, "five"))
-    title, marks = (
-        "Spearman's correlation by layer (0: embeddings)",
-        list(range(len(lines[0].points))),
-    )
+    title = "Spearman's correlation by layer (0: embeddings)"
+    marks = list(range(len(lines[0].points)))
     by_layer = BY_LAYER(title, lines, [("TF-IDF", compared.words)], marks=marks)
     return write(
         out,
@@ -286,13 +284,7 @@ def show_pooling(
 
 
 # ------------------------------------------------------------------------------ meanings of a word
-def show_senses(
-    subject: ProbedModel,
-    out: Path,
-    word: str,
-    data: Dataset | None,
-    say: Say,
-) -> Path:
+def show_senses(subject: ProbedModel, out: Path, word: str, data: Dataset | None, say: Say) -> Path:
     """Print and write how well each layer separates the meanings of `word`, which are the classes
     of `data` (None: built-in sentences, else a `UsageError`). Returns the path of the page."""
     texts, meanings = _sense_examples(word, data)
@@ -316,11 +308,8 @@ def show_senses(
     say("\n" + document.for_terminal(table))
     xs = [float(x) for x in range(len(senses.layers))]
     lines = [
-        Line(name, list(zip(xs, values, strict=True)), css, dots=True)
-        for name, values, css in (
-            ("trained", senses.apart, COLOURS[0]),
-            ("untrained", senses.untrained, COLOURS[1]),
-        )
+        Line("trained", list(zip(xs, senses.apart, strict=True)), COLOURS[0], dots=True),
+        Line("untrained", list(zip(xs, senses.untrained, strict=True)), COLOURS[1], dots=True),
     ]
     apart = BY_LAYER("Distance of meanings by layer (0: embeddings)", lines, marks=xs)
     layer, share = senses.layers[senses.best], f"{senses.neighbour[senses.best].value:.0%}"

@@ -388,7 +388,7 @@ def rows_for(
     Args:
         parts: the first of these that `data` has is read, unless `part` names one.
         rejects: the file to write skipped rows to.
-        by: a column that the caller uses.
+        by: a column that the caller groups rows by, and that `say` does not list as unused.
         say: called with what was inferred about the data.
     """
     loaded = files.load(
@@ -412,9 +412,9 @@ def rows_for(
     for line in task.columns.lines(by):
         say(line)
     learned_from = loaded.parts.get(TRAIN, []) if part_name != TRAIN else []
-    unlabelled = hidden_by(part_table.first, learned_from, task.columns)
-    if unlabelled is not None and (learned_from or unlabelled not in task_type.labels):
-        raise no_answers(part_name, part_table.first, task.columns, unlabelled)
+    placeholder = hidden_by(part_table.first, learned_from, task.columns)
+    if placeholder is not None and (learned_from or placeholder not in task_type.labels):
+        raise no_answers(part_name, part_table.first, task.columns, placeholder)
     examples = build(
         part_table,
         task,
@@ -423,10 +423,12 @@ def rows_for(
         values=model.values,
         assume=bool(task_type.options.get(UNTOLD)),
     )
-    of_labels = task.columns.layout.label_findings(task_type.labels)
-    of_part = task.columns.layout.findings(ALL, examples)
-    of_reading = reading_findings(part_name, loaded.counts[part_name])
-    for finding in (*of_reading, *left_out_findings(examples), *of_part, *of_labels):
+    for finding in (
+        *reading_findings(part_name, loaded.counts[part_name]),
+        *left_out_findings(examples),
+        *task.columns.layout.findings(ALL, examples),
+        *task.columns.layout.label_findings(task_type.labels),
+    ):
         say(finding.line())
     part_rows = loaded.parts[part_name]
     return LabelledRows(part_name, examples.parts[ALL], task_type, part_rows, loaded.columns)

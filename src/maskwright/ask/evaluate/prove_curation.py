@@ -109,7 +109,9 @@ def prove(
     verify(clean, error=DataError)
     out = clean.with_name(f"{clean.name}.proof") if out is None else out
     require_own(out, "text", "tokenizer", "comparison")
-    counts = _write_texts(clean, out / "text", held_out)
+    num_before, num_after, num_held_out, num_held_out_kept = _write_texts(
+        clean, out / "text", held_out
+    )
     from maskwright.ask.evaluate.compare import compare, run_folder
     from maskwright.ask.evaluate.text import evaluate_text
     from maskwright.learn.pretrain.prepare import train_and_report
@@ -143,15 +145,16 @@ def prove(
     measure = next((name for name in UNITS if name in measured), "loss")
     losses = {c.name: c.figures(measure) for c in comparison.contenders}
     about = (budget, base_recipe.name, UNITS[measure])
-    proof = _proof(losses["before"], losses["after"], counts[:3], *about)
-    if counts[3]:
+    documents = (num_before, num_after, num_held_out)
+    proof = _proof(losses["before"], losses["after"], documents, *about)
+    if num_held_out_kept:
 
         def held_out_loss(name: str, seed: int) -> float:
             run, path = run_folder(out / "comparison", name, seed), out / "text" / f"{KEPT}.jsonl"
             return float(getattr(evaluate_text(run, path, reading=DEFAULT).figures, measure))
 
         losses = {name: {s: held_out_loss(name, s) for s in range(seeds)} for name in losses}
-        documents = (counts[0], counts[1], counts[3])
+        documents = (num_before, num_after, num_held_out_kept)
         survivors = _proof(losses["before"], losses["after"], documents, *about)
         proof = replace(proof, survivors=survivors)
     with new_text(out / "proof.json") as file:
@@ -250,7 +253,8 @@ def _find_copies(clean: Path, chosen: set[str]) -> set[str]:
             if "survivor" in row:
                 survivors[location_of(row)] = row["survivor"]
 
-    def last(location: str) -> str:
+    def final_survivor(location: str) -> str:
+        """The document that is kept for the one at `location`, over copies of copies."""
         visited = {location}
         while (further := survivors.get(location)) is not None and further not in visited:
             location = further
@@ -260,12 +264,11 @@ def _find_copies(clean: Path, chosen: set[str]) -> set[str]:
     def digest(text: str) -> bytes:
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
-    texts = {digest(text) for location, text in _read_documents(clean) if location in chosen}
-    locations = {location for location, text in _read_documents(clean) if digest(text) in texts}
-    targets = {last(location) for location in locations | chosen}
-    return locations | {
-        location for location in {*survivors, *targets} if last(location) in targets
-    }
+    digests = {digest(text) for location, text in _read_documents(clean) if location in chosen}
+    equal = {location for location, text in _read_documents(clean) if digest(text) in digests}
+    kept_copies = {final_survivor(location) for location in equal | chosen}
+    removed_copies = {location for location in survivors if final_survivor(location) in kept_copies}
+    return equal | kept_copies | removed_copies
 
 
 def _kept_documents(clean: Path) -> Iterator[tuple[str, str]]:

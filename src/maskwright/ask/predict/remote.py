@@ -240,8 +240,9 @@ def _fits(value: Any, form: Any, text: str = "") -> bool:
         lengths = {len(value_list) for value_list in value.values() if isinstance(value_list, list)}
         if len(lengths) > 1 or not all(_fits(value[name], form[name], text) for name in form):
             return False
-        start, end = value.get("start", 0), value.get("end", 0)
-        words = value.get("word", value.get("answer", "")) if "start" in form else ""
+        if "start" not in form:
+            return True
+        start, end, words = value["start"], value["end"], value.get("word", value.get("answer"))
         return 0 <= start <= end <= len(text) and text[start:end] == words
     if isinstance(form, list):
         return isinstance(value, list) and all(_fits(item, form[0], text) for item in value)

@@ -79,11 +79,7 @@ def tell(
 
 
 def seconds_of_training(
-    learner: BaseLearner,
-    data: Dataset,
-    count: int,
-    settings: Settings,
-    end: float = math.inf,
+    learner: BaseLearner, data: Dataset, count: int, settings: Settings, end: float = math.inf
 ) -> float:
     """Return about how long a training on `count` examples lasts, estimated from a few steps or
     texts; the fit of a linear model counts as nothing.

@@ -260,24 +260,22 @@ def experiment(
             if "answers" not in saved[name]:
                 say(f"{name} … ({out / ANSWERS / _file_name(name)}.log)")
                 saved[name] = _learn(combination, saved[name], out)
-            record = saved[name]
-            task_type = task_of(dataset, record["options"])
-            # Out of fold, they are training rows.
-            rows = dataset.parts.get(record["part"], dataset.parts[TRAIN])
-            rows = [rows[number] for number in record["order"]]
-            metrics[name] = [task_type.metrics(rows, answers) for answers in record["answers"]]
+            task_type = task_of(dataset, saved[name]["options"])
+            rows = _evaluated_rows(saved[name], dataset)
+            metrics[name] = [task_type.metrics(rows, a) for a in saved[name]["answers"]]
             value = np.mean([seed.values[task_type.measure] for seed in metrics[name]])
-            cost = f"{record['cpu_seconds']:,.1f} CPU s"
+            cost = f"{saved[name]['cpu_seconds']:,.1f} CPU s"
             say(f"{name}: {task_type.measure} {decimals(float(value))}, {cost}")
-        evaluated = f"{counted(len(rows), 'row')} ({record['part']})"
+        part = saved[name]["part"]  # the same for all, as are the rows
+        evaluated = f"{counted(len(rows), 'row')} ({part})"
         sheet = ExperimentSheet(task_type.measure, evaluated, metrics, saved)
         say(f"\n{sheet.verdict}\n\n{document.for_terminal(sheet.table)}")
         content = {**sheet.to_json(), "data": hashes(Path(data))}
         document.write(out / NAME, json.dumps(content, indent=2) + "\n")
-        shown_page = page.render(
+        html = page.render(
             name=Path(data).name,
             task_type=task_type,
-            eval_part=record["part"],
+            eval_part=part,
             verdict=sheet.verdict,
             table=sheet.table,
             more_tables=[sheet.pairs],
@@ -286,11 +284,17 @@ def experiment(
             facts={combination.name: combination.recipe.model for combination in compared},
             kind="experiment",
         )
-        say(f"report: {document.write(out / PAGE, shown_page)}")
+        say(f"report: {document.write(out / PAGE, html)}")
     if saved[sheet.cheapest]["verdict"]["is_usable"]:
         result = out / RESULTS / _file_name(sheet.cheapest)
         say(f"next: maskwright predict {shell_word(result)} FILE")
     return sheet
+
+
+def _evaluated_rows(saved: Mapping[str, Any], data: Dataset) -> list[Any]:
+    """Return the rows that the saved answers of a combination are for, in their order."""
+    rows = data.parts.get(saved["part"], data.parts[TRAIN])  # out of fold, they are training rows
+    return [rows[number] for number in saved["order"]]
 
 
 def _combine(
@@ -308,36 +312,42 @@ def _combine(
             found=", ".join(f"{name} + {method}" for name, method in pairs) or "nothing",
             wanted="a model, and another one or several methods",
         )
-    shown = {
+    short_names = {
         name: UNTRAINED * name.startswith(UNTRAINED) + folders.called(path)
         for name, path in paths.items()
     }
-    idle = {method: [] if method == AUTO else without_effect(Method(method)) for _, method in pairs}
-    for method, names in idle.items():
-        if method != AUTO and (not settings.get("search") or "search" in names):
-            names.append("budget")
+    unused = {method: _unused_settings(method, settings) for _, method in pairs}
+    # Recipes refuse what has an effect on none of the methods.
+    refused = set.intersection(*map(set, unused.values()))
     compared = []
     for name, method in pairs:
-        values = {
-            setting: value
-            for setting, value in settings.items()
-            if setting not in idle[method] or all(setting in names for names in idle.values())
-        }
-        if "adapters" in values:
+        dropped = {*unused[method]} - refused
+        values = {setting: v for setting, v in settings.items() if setting not in dropped}
+        if "adapters" in values:  # without those of the other methods
             adapters = values["adapters"].items()
-            values["adapters"] = {k: v for k, v in adapters if k == method or k not in idle}
-        path = paths.get(name, next(iter(paths.values())))
+            values["adapters"] = {k: v for k, v in adapters if k == method or k not in unused}
+        path = paths.get(name, next(iter(paths.values())))  # a bag of words names any model
         folder = folders.model_folder(path)  # its faults are found before the first training
         if not isinstance(pretrained.described(folder).config.tokens, Patches):
             Tokenizer.load(folder)
-        model = shown.get(name, "")
-        model = name if list(shown.values()).count(model) > 1 else model
-        title = f"{model} + {method}" if model else method
+        model_name = short_names.get(name, "")
+        if list(short_names.values()).count(model_name) > 1:
+            model_name = name
+        title = f"{model_name} + {method}" if model_name else method
         is_copy = name.startswith(UNTRAINED)
-        copy = out / COPIES / _file_name(model.removeprefix(UNTRAINED))
+        copy = out / COPIES / _file_name(model_name.removeprefix(UNTRAINED))
         recipe = FinetuneRecipe(model=str(copy if is_copy else path), method=method, **values)
         compared.append(Combination(title, recipe, path if is_copy else None))
     return compared
+
+
+def _unused_settings(method: str, settings: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings without an effect on a method."""
+    if method == AUTO:
+        return []
+    names = without_effect(Method(method))
+    is_searched = settings.get("search") and "search" not in names
+    return names if is_searched else [*names, "budget"]
 
 
 def _with_seeds(combination: Combination, data: Dataset, seeds: int) -> Combination:

@@ -215,21 +215,23 @@ class BaseLearner(ABC):
         reader_of: Callable[[Result, TaskType], Callable[[Encoded], Outputs]],
     ) -> SeedResult:
         """Return the predictions for `eval_part`, with the options that the validation part
-        chooses; `reader_of`: returns a function from rows to outputs."""
+        chooses. `reader_of` returns the function from rows to outputs for a task type, whose
+        options may change them."""
         task_type, one_sided = self.task_type, None
         if (validation := encoded_parts.get(VALIDATION)) is not None:
-            uncalibrated = reader_of(tuned, self.task_type)
-            outputs_once = functools.cache(lambda: uncalibrated(validation))
+            read_uncalibrated = reader_of(tuned, self.task_type)
+            # Computed once at most, for `calibrate` and for the warning about equal answers.
+            uncalibrated_outputs = functools.cache(lambda: read_uncalibrated(validation))
 
             def read(changed: TaskType) -> Outputs:
                 if changed is self.task_type:
-                    return outputs_once()
+                    return uncalibrated_outputs()
                 return reader_of(tuned, changed)(validation)
 
             task_type = self.task_type.calibrate(validation, read, final=True)
             temperature = task_type.options.get(TEMPERATURE, 1.0)
             if not task_type.writes:  # generated texts are rarely all the same
-                scores = outputs_once() / temperature
+                scores = uncalibrated_outputs() / temperature
                 answers = task_type.answers(validation, scores)
                 one_sided = task_type.report(validation, scores, answers).one_sided
             tuned = tuned.divided(temperature)

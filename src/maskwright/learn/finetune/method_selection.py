@@ -543,13 +543,8 @@ def select_method(
     skipped = {name: reason for name, reason in recipes.items() if isinstance(reason, str)}
     usual_recipes = {recipe.method: recipe for recipe in reversed(usable.values())}
     if not by_validation:
-        try:
-            foldings = fold(data, folds, seeds if is_cross_validated(data) else seeds[:1])
-        except DataError as error:
-            if not is_cross_validated(data):  # then nothing but the selection needs folds
-                error.where = "--method auto" if len(usual_recipes) > 1 else "--search"
-                error.advising("choose a method, such as --method full, without a search")
-            raise
+        option = "--method auto" if len(usual_recipes) > 1 else "--search"
+        foldings = _fold(data, folds, seeds, option)
         if num_rows < DIVIDED_FROM or is_cross_validated(data):
             num_folds = min(len(folding.folds) for folding in foldings)
     learners = {name: learner_for(recipe.methods[0]) for name, recipe in usual_recipes.items()}
@@ -595,21 +590,38 @@ def select_method(
             out_of_fold, assurance = selection.predict_folds()
     best, trials, measure = selection.best, selection.trials, selection.measure
     trials += [{"method": name, "not_tried": why} for name, why in skipped.items()]
-    usual = {"score": "–", "seconds": math.nan, "not_tried": ""}
-    table: Table = {
-        "title": f"{subject.capitalize()}s by {measure} {basis}: {best.name} is selected",
-        "head": ["", measure, "time", "not tried because"],
-        "rows": [
-            [trial["method"], trial["score"], duration(trial["seconds"]), trial["not_tried"]]
-            for trial in ({**usual, **trial} for trial in trials)
-        ],
-        "note": f"The best of several scores flatters. {assurance}",
-    }
+    title = f"{subject.capitalize()}s by {measure} {basis}: {best.name} is selected"
+    table = _trials_table(trials, measure, title, assurance)
     say("\n" + document.for_terminal(table) + "\n")
     record = {"basis": basis, "assurance": assurance, "trials": trials}
     return MethodSelection(
         best.recipe, best.learner, network, record, table, first_seed, out_of_fold
     )
+
+
+def _fold(data: Dataset, num_folds: int, seeds: Sequence[int], option: str) -> list[Folding]:
+    """Return the foldings that candidates are compared on; `option` asks for the comparison."""
+    if is_cross_validated(data):
+        return fold(data, num_folds, seeds)
+    try:
+        return fold(data, num_folds, seeds[:1])
+    except DataError as error:  # nothing but the selection needs folds
+        error.where = option
+        error.advising("choose a method, such as --method full, without a search")
+        raise
+
+
+def _trials_table(
+    trials: Sequence[Mapping[str, Any]], measure: str, title: str, assurance: str
+) -> Table:
+    columns = {"method": "", "score": "–", "seconds": math.nan, "not_tried": ""}
+    rows = [[trial.get(name, usual) for name, usual in columns.items()] for trial in trials]
+    return {
+        "title": title,
+        "head": ["", measure, "time", "not tried because"],
+        "rows": [[name, score, duration(time), reason] for name, score, time, reason in rows],
+        "note": f"The best of several scores flatters. {assurance}",
+    }
 
 
 def _has_steps(recipe: FinetuneRecipe) -> tuple[bool, bool]:

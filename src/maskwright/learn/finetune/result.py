@@ -346,9 +346,9 @@ class FinetuneResult:
             "dataset": {"name": files, "type": "local", "split": self.eval_part},
             "metrics": [{"type": m, "name": m, "value": value} for m, value in finite.items()],
         }
-        plain = learner.in_transformers and not self.method.head_alone
+        opens_in_transformers = learner.in_transformers and not self.method.head_alone
         front = {
-            "library_name": "transformers" if plain else "maskwright",
+            "library_name": "transformers" if opens_in_transformers else "maskwright",
             **({"base_model": learner.base} if learner.base else {}),
             "pipeline_tag": task_type.pipeline,
             "tags": ["maskwright", task_type.task],

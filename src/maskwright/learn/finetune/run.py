@@ -27,11 +27,7 @@ from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.base.terminal import Say, counted, printer, quiet, shell_word
 from maskwright.learn.finetune.cost import disk_bytes, tell
-from maskwright.learn.finetune.cross_validation import (
-    cross_validate,
-    fold,
-    is_cross_validated,
-)
+from maskwright.learn.finetune.cross_validation import cross_validate, fold, is_cross_validated
 from maskwright.learn.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
 from maskwright.learn.finetune.learner import (
     SELECTABLE,

@@ -49,7 +49,7 @@ from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import Say, counted, printer
 from maskwright.learn.pretrain.text import (
     CorpusText,
-    require_other_files,
+    require_distinct_files,
     resolve,
     text_bytes,
     texts_of,
@@ -134,11 +134,11 @@ def prepare(
             say(Finding("other-text", message, storage.listed(changes), consequence).line())
     else:
         if pixels is None and not _is_store(folder, HELD_OUT):
-            require_other_files(recipe.corpus)
+            require_distinct_files(recipe.corpus)
             # Documents are spooled until the tokenizer, or the list of values, is complete.
             spooled = mixed_by_value or not isinstance(recipe.tokenizer, TokenizerFolder)
-            bytes_per_byte = 1 / TEXT_TO_STORE + spooled
-            storage.require_space(folder, bytes_per_byte * text_bytes(recipe.corpus))
+            disk_bytes_per_byte = 1 / TEXT_TO_STORE + spooled
+            storage.require_space(folder, disk_bytes_per_byte * text_bytes(recipe.corpus))
         texts = texts_of(recipe.corpus, folder, pixels)
     tokenizer_folder = folder / "tokenizer"
     if pixels is not None:
@@ -148,9 +148,9 @@ def prepare(
         _record_tokenizer_files(folder, texts)
         new_tokenizer.save(tokenizer_folder)
     reader = pixels or Tokenizer.load(tokenizer_folder)
-    words = None if isinstance(reader, PixelEncoder) else reader
-    if words is not None:
-        recipe.subwords.require_kind(words.kind)
+    tokenizer = None if isinstance(reader, PixelEncoder) else reader
+    if tokenizer is not None:
+        recipe.subwords.require_kind(tokenizer.kind)
     store_of = partial(_store, recipe, folder, reader, say)
     train = _training_stores(recipe.corpus, folder, texts, store_of)
     store_names = [store.path.name for store in train]
@@ -171,7 +171,7 @@ def prepare(
         mixture["mixture"] = _describe_shares(recipe.corpus, folder, train)
         say(f"mixture: {mixture['mixture']}")
     provenance_file = folder / "data" / "provenance.json"
-    prepared = PreparedCorpus(words, train, held_out, {})
+    prepared = PreparedCorpus(tokenizer, train, held_out, {})
     if not provenance_file.is_file():
         provenance = {
             **_provenance(recipe.corpus, folder),

@@ -66,12 +66,7 @@ from maskwright.learn.pretrain.session import (
     less_memory,
 )
 from maskwright.learn.recipes.base.find import read
-from maskwright.learn.recipes.base.recipe import (
-    INEXACT,
-    Recipe,
-    TokenizerFolder,
-    frozen_part,
-)
+from maskwright.learn.recipes.base.recipe import INEXACT, Recipe, TokenizerFolder, frozen_part
 from maskwright.learn.train import loop, state
 from maskwright.learn.train.state import DivergedError, listening
 from maskwright.model.checkpoint.pretrained import CONFIG

@@ -69,11 +69,7 @@ class CorpusText:
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        folder: Path,
-        prefix: str = "",
-        pixels: PixelEncoder | None = None,
+        self, corpus: Corpus, folder: Path, prefix: str = "", pixels: PixelEncoder | None = None
     ) -> None:
         self.corpus, self._pixels = corpus, pixels
         self.paths = [resolve(t) for t in corpus.text]
@@ -312,10 +308,10 @@ class ByValue:
         self._column = str(corpus.mix_by)
         self._weights = corpus.weights if isinstance(corpus.weights, dict) else {}
         self._spools: dict[str, Spool] = {}
-        self._others: dict[str, None] = {}  # values that `*` stands for, for messages
-        self._unknown: dict[str, int] = {}  # documents of values without a weight
-        self._without: list[str] = []  # ids of documents without a value
-        self._lacking = 0
+        self._values_of_others: set[str] = set()  # that `*` stands for, for messages
+        self._unweighted: dict[str, int] = {}  # value without a weight -> number of documents
+        self._first_without_value = ""  # id of a document
+        self._num_without_value = 0
 
     def add(self, document: Document) -> None:
         """Add a document to the spool of its value; one without a value or weight is only counted.
@@ -324,16 +320,17 @@ class ByValue:
             DataError: the column has too many values.
             StoppedError, StorageError: the disk is full, or fails.
         """
-        document_value, value = document.notes.get(self._column), value_of(self._corpus, document)
+        column_value, value = document.notes.get(self._column), value_of(self._corpus, document)
         if value is None:
-            self._lacking += document_value is None
-            if document_value is None:
-                self._without = self._without or [document.id]
-            elif document_value in self._unknown or len(self._unknown) < MOST_VALUES:
-                self._unknown[document_value] = self._unknown.get(document_value, 0) + 1
+            if column_value is None:
+                self._first_without_value = self._first_without_value or document.id
+                self._num_without_value += 1
+            elif column_value in self._unweighted or len(self._unweighted) < MOST_VALUES:
+                self._unweighted[column_value] = self._unweighted.get(column_value, 0) + 1
             return
-        if value == OTHERS and document_value is not None and len(self._others) < MOST_VALUES**2:
-            self._others[document_value] = None
+        has_room = len(self._values_of_others) < MOST_VALUES**2
+        if value == OTHERS and column_value is not None and has_room:
+            self._values_of_others.add(column_value)
         if value not in self._spools:
             if len(self._spools) == MOST_VALUES:
                 problem = f"more than {MOST_VALUES} values, such as {', '.join(self.values[:5])}"
@@ -357,12 +354,12 @@ class ByValue:
 
     def require_shares(self) -> None:
         """Raise a DataError if a document has no weight, or a weight no document."""
-        if self._lacking:
-            problem, expected = f"{self._lacking:,} documents without a value", "a value for each"
-            raise self._error(problem, expected, where=self._without[0])
-        if self._unknown:
-            most = sorted(self._unknown, key=lambda value: (-self._unknown[value], value))
-            listed = ", ".join(f"{value} ({self._unknown[value]:,})" for value in most[:LISTED])
+        if self._num_without_value:
+            problem = f"{self._num_without_value:,} documents without a value"
+            raise self._error(problem, "a value for each", where=self._first_without_value)
+        if counts := self._unweighted:
+            most = sorted(counts, key=lambda value: (-counts[value], value))
+            listed = ", ".join(f"{value} ({counts[value]:,})" for value in most[:LISTED])
             hint = near(most[0], self._weights)
             raise self._error(
                 f"values without a weight: {listed}" + ", …" * (len(most) > LISTED),
@@ -370,7 +367,7 @@ class ByValue:
             )
         if unused_weights := sorted({*self._weights} - {*self._spools}):
             listed = ", ".join(unused_weights[:LISTED])
-            hint = near(unused_weights[0], {*self._spools, *self._others} - {OTHERS})
+            hint = near(unused_weights[0], {*self._spools, *self._values_of_others} - {OTHERS})
             raise self._error(f"weights of values that no training document has: {listed}", hint)
 
     def _error(self, problem: str, expected: str, where: str | None = None) -> DataError:
@@ -427,7 +424,7 @@ def text_bytes(corpus: Corpus) -> int:
     return total if corpus.limit_bytes is None else min(total, corpus.limit_bytes)
 
 
-def require_other_files(corpus: Corpus) -> None:
+def require_distinct_files(corpus: Corpus) -> None:
     """Check that no file is named twice, or as both training and held-out text, also by links.
 
     Raises:

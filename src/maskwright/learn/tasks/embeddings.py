@@ -27,14 +27,7 @@ from numpy.typing import NDArray
 from maskwright.base.errors import DataError, IncompatibleError
 from maskwright.base.terminal import rounded
 from maskwright.learn.tasks.base.bag_of_words import fit_words
-from maskwright.learn.tasks.base.choices import (
-    COMPARED,
-    DIMENSIONS,
-    LOWER,
-    NAME,
-    PROMPTS,
-    SKIPPED,
-)
+from maskwright.learn.tasks.base.choices import COMPARED, DIMENSIONS, LOWER, NAME, PROMPTS, SKIPPED
 from maskwright.learn.tasks.base.encode import Frame, Keep, encode, encode_windows, examples_of
 from maskwright.learn.tasks.base.similarities import compared
 from maskwright.learn.tasks.base.task_type import (
@@ -96,11 +89,7 @@ class MatchLayout(Layout):
 SHAPES = (
     # Only on request: by default, numbers for two texts are predicted by a head.
     Shape(
-        name=EMBEDDING,
-        layout=PAIR,
-        label="number",
-        metrics=("spearman", "pearson"),
-        inferred=False,
+        name=EMBEDDING, layout=PAIR, label="number", metrics=("spearman", "pearson"), inferred=False
     ),
     Shape(
         name=MATCHING,

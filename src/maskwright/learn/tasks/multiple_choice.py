@@ -33,13 +33,7 @@ from maskwright.learn.tasks.base.task_type import (
     metrics_of_arrays,
     text,
 )
-from maskwright.text.tables.cell_values import (
-    as_integer,
-    is_empty,
-    missing,
-    text_in,
-    text_of,
-)
+from maskwright.text.tables.cell_values import as_integer, is_empty, missing, text_in, text_of
 from maskwright.text.tables.columns import NUMBERED, TEXTLIKE, ColumnSearch
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task

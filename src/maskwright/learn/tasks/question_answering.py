@@ -186,13 +186,13 @@ def _parse_answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], 
     require_field(row, "answers", name, NO_ANSWERS)
     if value is None:
         raise cell_error("null in the place of answers", row, name, f"answers, or {NO_ANSWERS}")
-    if type(value) is dict:
+    if type(value) is dict:  # {"text": ["…"], "answer_start": [0]}, as in SQuAD
         if "text" not in value:
             raise cell_error("an answer without a text", row, name, "the field 'text'")
         texts, starts = value["text"], value.get("answer_start", [])
     elif type(value) is list and value and all(type(answer) is dict for answer in value):
         texts, starts = [v.get("text") for v in value], [v.get("answer_start") for v in value]
-    else:
+    else:  # the offsets, if any, are in a column of their own
         texts = value if type(value) is list else [] if is_empty(value) else [value]
         start = value_of(row, "answer_start")
         starts = start if type(start) is list else [] if is_empty(start) else [start]
@@ -202,10 +202,9 @@ def _parse_answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], 
         raise missing(row, name, "answer", '{"text": ["…"], "answer_start": [0]}')
     if type(starts) is not list or (starts and len(starts) != len(texts)):
         raise missing(row, name, "place of an answer", "as many answer_start as text")
-    begins = [as_integer(start) for start in starts] if starts else [None] * len(texts)
-    return tuple(
-        _locate(text, start, context, row, name) for text, start in zip(texts, begins, strict=True)
-    )
+    offsets = [as_integer(start) for start in starts] if starts else [None] * len(texts)
+    answers = zip(texts, offsets, strict=True)
+    return tuple(_locate(text, offset, context, row, name) for text, offset in answers)
 
 
 def _is_unanswerable(row: Row) -> bool | None:

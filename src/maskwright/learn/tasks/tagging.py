@@ -151,25 +151,25 @@ class WordsLayout(Layout):
         spelling = spelling_of(names)
 
         def rewrite(row_tags: list[Any], row: Row) -> list[Any]:
-            known_indices = [n for n, tag in enumerate(row_tags) if type(tag) is not UnknownTag]
-            if not all(type(row_tags[n]) is str for n in known_indices):
+            known_tags = {n: tag for n, tag in enumerate(row_tags) if type(tag) is not UnknownTag}
+            if not all(type(tag) is str for tag in known_tags.values()):
                 raise UsageError(
                     "tags that are numbers do not mark where a span begins",
                     where=f"{row.where}, column {name!r}",
                     found=row_tags[:5],
                     wanted="tags such as B-LOC",
-                    do="leave it out",
+                    do="leave --read repair_tags out",
                 )
             # If a file has several spellings, each tag is read in its own.
             usual_tags = [
                 spelling.read(tag) if spelling else as_usual(tag, names)
-                for tag in map(row_tags.__getitem__, known_indices)
+                for tag in known_tags.values()
             ]
-            legal = list(row_tags)
             repaired, _ = tags.repair(usual_tags, "IOB2", row.where)
-            for n, tag in zip(known_indices, repaired, strict=True):
-                legal[n] = spelling.write(tag) if spelling else tag
-            return legal
+            new_tags = list(row_tags)
+            for n, tag in zip(known_tags, repaired, strict=True):
+                new_tags[n] = spelling.write(tag) if spelling else tag
+            return new_tags
 
         return _rewrite_tags(table, name, rewrite)
 
@@ -479,10 +479,10 @@ class Tagging(TaskType):
 
     # ------------------------------------------------------------------------ decoding
     def answers(self, encoded: Encoded, outputs: Scores) -> list[list[str]]:
-        _, words = encoded.way_back
+        _, word_numbers = encoded.way_back
         bounds = np.cumsum([0, *(len(row.tokens) for row in encoded.rows)])
         numbers = np.full(bounds[-1], len(self.labels), np.int64)
-        numbers[words] = outputs.argmax(1)
+        numbers[word_numbers] = outputs.argmax(1)
         missing_tag = str(self.options.get("missing", OUTSIDE))
         names = np.array([*self.labels, missing_tag], dtype=object)[numbers]
         return [names[start:stop].tolist() for start, stop in itertools.pairwise(bounds)]
@@ -502,9 +502,9 @@ class Tagging(TaskType):
         if AGGREGATION in self.options:
             yield from self._aggregated(encoded, outputs)
             return
-        sentences, words = encoded.way_back
+        sentences, word_numbers = encoded.way_back  # word_numbers: the word of each output
         word_scores = np.zeros(sum(len(row.tokens) for row in encoded.rows))
-        word_scores[words] = scipy.special.softmax(outputs.astype(np.float64), 1).max(1)
+        word_scores[word_numbers] = scipy.special.softmax(outputs.astype(np.float64), 1).max(1)
         offset = 0
         answers = self.answers(encoded, outputs)
         for row, text, row_tags in zip(encoded.rows, sentences, answers, strict=True):

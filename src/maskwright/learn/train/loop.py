@@ -253,10 +253,7 @@ def _update(
 
 
 def _counts(
-    objective: Objective,
-    mine: list[Batch],
-    any_batch: Iterable[Batch | None],
-    processes: Processes,
+    objective: Objective, mine: list[Batch], any_batch: Iterable[Batch | None], processes: Processes
 ) -> dict[str, int]:
     """Return the number of targets of the whole step by part of the loss. A process without a
     microbatch gets the names of the parts from `any_batch`."""

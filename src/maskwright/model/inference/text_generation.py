@@ -263,6 +263,15 @@ def prompts_of(
             found="an objective that trains the encoder alone",
             do="use fill-mask",
         )
+    if settings.num_beams != 1:
+        if settings.samples or settings.penalises:
+            raise UsageError(
+                "beam search draws nothing",
+                where="num_beams",
+                found="a setting of sampling: temperature, top_k, top_p, typical_p, or a penalty",
+                do="leave those out, or search with num_beams=1",
+            )
+        require_stop(settings.stop)
     end = special_tokens.vocabulary(tokenizer).end
     forbidden = tuple(sorted(non_text_ids(model) - {end}))
     forbidden_beside_gaps = tuple(i for i in forbidden if i not in tokenizer.sentinels)
@@ -286,15 +295,6 @@ def prompts_of(
                 logprobs=logprobs,
             )
         )
-    if settings.num_beams != 1:
-        if settings.samples or settings.penalises:
-            raise UsageError(
-                "beam search draws nothing",
-                where="num_beams",
-                found="a setting of sampling: temperature, top_k, top_p, typical_p, or a penalty",
-                do="leave those out, or search with num_beams=1",
-            )
-        require_stop(settings.stop)
     return prompts
 
 

@@ -372,7 +372,9 @@ class Site:
                     "name": model.name,
                     "folder": f"data/models/{number}",
                     # The nearest: a fine-tuning may lie within the folder of its run.
-                    "run": next((runs[p] for p in (model.path / "x").parents if p in runs), None),
+                    "run": next(
+                        (runs[p] for p in (model.path, *model.path.parents) if p in runs), None
+                    ),
                     "step": model.step,
                     "gone": model.is_deleted,
                 }

@@ -12,14 +12,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import time
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -567,8 +560,8 @@ class Host:
         finish: Finish,
         kind: str = "",
     ) -> HostResponse:
-        """Encode rows in chunks, compute their results and format them; record the timings, also as
-        those of inputs of the kind EMBED or PREDICT."""
+        """Encode rows in chunks, compute their results by `answer` and turn them into values by
+        `finish`; record the timings, also by `kind`: EMBED, PREDICT, or "" for neither."""
         self.budget().take_rows(rows, options.field)
         if kind:
             self.metrics.started(kind, len(rows))
@@ -576,17 +569,17 @@ class Host:
         async with before(deadline):
             spans = encoding.split_rows(rows, encoding.PART_ROWS, encoding.PART_CHARACTERS)
             chunks = [(span.start, [rows[n] for n in span]) for span in spans]
-            lights = [_is_light(chunk) for _, chunk in chunks]
+            are_light = [_is_light(chunk) for _, chunk in chunks]
             encoded: list[EncodedRows] = await all_of(
                 self._run(light, encode, chunk, start, options)
-                for light, (start, chunk) in zip(lights, chunks, strict=True)
+                for light, (start, chunk) in zip(are_light, chunks, strict=True)
             )
             self.budget().take_answer(sum(e.answer_bytes for e in encoded), options.field)
             tokenised_at = time.monotonic()
             results = await answer(encoded, deadline)
             answers = await all_of(
                 self._run(light, lambda *args: list(finish(*args)), rows.payload, result.value)
-                for light, rows, result in zip(lights, encoded, results, strict=True)
+                for light, rows, result in zip(are_light, encoded, results, strict=True)
             )
         timings = Timings(
             total=time.monotonic() - started_at,

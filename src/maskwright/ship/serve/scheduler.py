@@ -115,8 +115,9 @@ class Queue:
         self.max_tokens, self.batch_tokens, self.linger = max_tokens, batch_tokens, linger
         self.max_seconds = max_seconds
         # Decayed sums of the tokens taken while others waited, and of the seconds this took.
-        self._left, self._spent = 0.0, 0.0
-        self._pressed: tuple[float, int] | None = None
+        self._tokens_taken, self._seconds_taken = 0.0, 0.0
+        # (time, tokens) of the last batch; None if nothing waited behind it.
+        self._last_batch: tuple[float, int] | None = None
         self._rates: dict[Hashable, float] = {}
         self._items: OrderedDict[int, QueueItem] = OrderedDict()
         self.tokens = 0
@@ -145,12 +146,12 @@ class Queue:
     @property
     def rate(self) -> float | None:
         """Tokens per second taken while others wait; None: not yet known."""
-        return self._left / self._spent if self._spent > 0 else None
+        return self._tokens_taken / self._seconds_taken if self._seconds_taken > 0 else None
 
     def expect(self, rate: float) -> None:
         """Set the assumed rate in tokens per second, unless one was measured."""
         if self.rate is None and rate < float("inf"):
-            self._left, self._spent = rate * PRIOR_SECONDS, PRIOR_SECONDS
+            self._tokens_taken, self._seconds_taken = rate * PRIOR_SECONDS, PRIOR_SECONDS
 
     def seconds(self, beside: int = 0) -> float:
         """Return the estimated seconds to process the queue and `beside` additional tokens."""
@@ -181,28 +182,28 @@ class Queue:
         for item in dropped:
             self.discard(item)
         if not self._items:
-            self._pressed = None
+            self._last_batch = None
             return QueuedBatch([], dropped)
         self._measure(now)
         oldest = next(iter(self._items.values()))
         same_key = self._window(oldest)
         batch_items = self._fill(oldest, same_key)
-        batch_ids = {id(item) for item in batch_items}
-        last_taken = max(n for n, item in enumerate([oldest, *same_key]) if id(item) in batch_ids)
-        for item in same_key[:last_taken]:
-            item.passed += id(item) not in batch_ids
         for item in batch_items:
             self.discard(item)
+        batch_set = set(batch_items)
+        last_taken = max(n for n, item in enumerate([oldest, *same_key]) if item in batch_set)
+        for item in same_key[:last_taken]:
+            item.passed += item not in batch_set  # it was overtaken
         batch = QueuedBatch(batch_items, dropped)
-        self._pressed = (now, batch.tokens) if self._items else None
+        self._last_batch = (now, batch.tokens) if self._items else None
         return batch
 
     def _measure(self, now: float) -> None:
         """Update the rate by the time since the last batch, if items have waited since then."""
-        if self._pressed is not None:
-            start, tokens = self._pressed
-            self._left = DECAY * self._left + tokens
-            self._spent = DECAY * self._spent + max(now - start, 1e-6)
+        if self._last_batch is not None:
+            start, tokens = self._last_batch
+            self._tokens_taken = DECAY * self._tokens_taken + tokens
+            self._seconds_taken = DECAY * self._seconds_taken + max(now - start, 1e-6)
 
     def note(self, key: Hashable, tokens: int, seconds: float) -> None:
         """Record the time of a batch, by which later batches of its key are limited in size."""

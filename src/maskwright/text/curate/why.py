@@ -211,9 +211,8 @@ class _Lookup:
             for path, number, record in self.records(kind, name):
                 location = _place(record, kind)
                 # The changes of a document that already matched need not match themselves.
-                if not name.fits(record, location) and location not in fates:
-                    continue
-                if len(fates) > FOUND and location not in fates:
+                is_wanted = len(fates) <= FOUND and name.fits(record, location)
+                if location not in fates and not is_wanted:
                     continue
                 fate = fates.setdefault(location, Fate(location, str(record["id"])))
                 if kind == "changed":

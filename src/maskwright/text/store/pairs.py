@@ -188,6 +188,7 @@ class SentencePairs:
         return tuple(column[order] for column in columns)
 
     def _check(self) -> None:
+        """Check that the store has the special tokens, sentences and documents of pairs."""
         store = self.store
         missing = {"classify", "separator"} - set(store.special)
         if missing:

@@ -129,8 +129,8 @@ def describe(rows: Sequence[Row], lists: Collection[str] = ()) -> dict[str, Colu
     return columns | {name: replace(columns[name], in_cells=True) for name in lists}
 
 
-def _described(name: str, values: Sequence[Any], rows: int) -> Column:
-    """Return the statistics of a column from its `values`; `rows` is the size of the table."""
+def _described(name: str, values: Sequence[Any], num_rows: int) -> Column:
+    """Return the statistics of a column of a table with `num_rows` rows from its `values`."""
     filled = [
         v for v in values if not is_empty(v) and type(v) not in (UnlistedCell, UnreadableValue)
     ]
@@ -151,7 +151,7 @@ def _described(name: str, values: Sequence[Any], rows: int) -> Column:
         name=name,
         kind=kind,
         rows=len(filled),
-        empty=rows - sum(not is_empty(v) for v in values),
+        empty=num_rows - sum(not is_empty(v) for v in values),
         distinct=distinct,
         words=sum(len(str(v).split()) for v in filled) / len(filled) if kind == "text" else 0.0,
         fractions=sum(number is not None and number != int(number) for number in numbers),

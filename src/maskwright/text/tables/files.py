@@ -28,16 +28,7 @@ from maskwright.text.tables.formats.exports import resolve_labels
 from maskwright.text.tables.formats.text_files import PART_WORDS, WORD, part_of_folder, says_part
 from maskwright.text.tables.labelled_images import find_images
 from maskwright.text.tables.read import class_names_in, features_of, read_rows
-from maskwright.text.tables.rows import (
-    ALL,
-    DEFAULT_READING,
-    LABEL,
-    PARTS,
-    TRAIN,
-    Names,
-    Row,
-    Table,
-)
+from maskwright.text.tables.rows import ALL, DEFAULT_READING, LABEL, PARTS, TRAIN, Names, Row, Table
 
 # Also read if only a data file next to it was named.
 NAMES_NEAR = "labels.json"

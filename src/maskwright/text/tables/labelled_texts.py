@@ -251,8 +251,9 @@ def _assumed_names(
     numbers: Mapping[int, Row],
     assume: bool,
 ) -> dict[int, str]:
-    """Return number -> class name where only the names of the classes tell: by the numbers in them,
-    with `assume` by their order, else as written; the first two with a finding."""
+    """Return number -> class name for the `numbers` in a `column` that nothing in the data names:
+    `by_number`, the numbers in the class names, if any; with `assume` the order of the classes
+    (both add a finding); else each number is its own name."""
     if by_number:
         message = f"numbers in {column!r} are those in the names of the model's classes: "
         table.note(message + _listed(by_number))

@@ -172,10 +172,12 @@ class Tokenizer:
         self._counts: UnknownText | None = None
 
     def _name_roles(self, checked: CheckedFile, settings: Sequence[dict[str, Any]]) -> None:
-        """Set the ids of special tokens by role, `emitted`, `special_ids` and `sentinels`."""
-        marked = [checked.tokens[i] for i in sorted(checked.special)]
-        self._roles = roles.read_roles(marked, *settings)
-        for token in [*self._roles.values(), *roles.extra_tokens(*settings)]:
+        """Set the ids of special tokens by role, `special_ids` of all of them, `sentinels`, and
+        `emitted`, which the model gives for unknown text (None: it has no such token)."""
+        special_tokens = [checked.tokens[i] for i in sorted(checked.special)]
+        self._roles = roles.read_roles(special_tokens, *settings)
+        extra_tokens = roles.extra_tokens(*settings)
+        for token in [*self._roles.values(), *extra_tokens]:
             if token not in self._numbers:
                 raise TokenizerError(
                     "the settings name a special token that is not in tokenizer.json",
@@ -192,7 +194,7 @@ class Tokenizer:
             )
         for role in roles.ROLES:
             setattr(self, role, self._numbers.get(self._roles.get(role, "")))
-        named = {*self._roles.values(), *roles.extra_tokens(*settings)}
+        named = {*self._roles.values(), *extra_tokens}
         self.special_ids = checked.special | {self._numbers[token] for token in named}
         special = [self.vocabulary[i] for i in self.special_ids]
         self.sentinels = tuple(self._numbers[token] for token in roles.sentinels(special))

@@ -46,6 +46,7 @@ class ContrastiveFewShot(NetworkMethod):
 
         model, examples, learner = fit_input.model, fit_input.train.examples, fit_input.learner
         (head,) = model.config.heads
+        # "place" is the state of the token that represents a text.
         text_position = "lasttoken" if learner.collation.last else "cls"
         pooling = text_position if head.pooling == "place" else head.pooling
         body = [name for name, _ in model.named_parameters() if not name.startswith("heads.")]

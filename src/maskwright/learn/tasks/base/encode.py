@@ -322,11 +322,7 @@ def _framed(
 
 # ------------------------------------------------------------------------------ encoded examples
 def encode(
-    texts: Texts,
-    labels: LabelArray,
-    frame: Frame,
-    keep: Keep = "head",
-    **grouping: Any,
+    texts: Texts, labels: LabelArray, frame: Frame, keep: Keep = "head", **grouping: Any
 ) -> tuple[EncodedExamples, Cuts, NDArray[np.int64]]:
     """Encode examples of one or two texts.
 

@@ -48,12 +48,7 @@ from maskwright.learn.tasks.embeddings import EmbeddingTask, lowered
 from maskwright.model.checkpoint import files, safe_read
 from maskwright.model.checkpoint.matching import require_finite
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.modules.supervised import (
-    Contrast,
-    SparseContrast,
-    Unit,
-    Weighting,
-)
+from maskwright.model.objectives.modules.supervised import Contrast, SparseContrast, Unit, Weighting
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 ABOUT, TOKENIZER = "config_sentence_transformers.json", "tokenizer_config.json"

@@ -68,7 +68,7 @@ def zero_shot_task(
         UsageError: the template has no {}; a label is blank or occurs twice; there is none.
         IncompatibleError: the model's task is no inference.
     """
-    hypotheses(labels, template)
+    hypotheses(labels, template)  # raises its errors before a text is read
     if not labels or not all(map(str.strip, labels)) or len(set(labels)) < len(labels):
         raise UsageError(
             "the labels are not different words or phrases",
@@ -78,6 +78,7 @@ def zero_shot_task(
         )
     if len(pairs.roles) != 2 and not pairs.options.get(UNTOLD):
         raise _no_inference(pairs.labels)
+    # Likewise if the classes of the pairs have no entailment.
     label_logits(np.zeros((1, len(labels), len(pairs.labels))), pairs.labels, several=several)
     task = "multi-label" if several else "classification"
     return ZeroShotTask(task, tuple(labels), {}, pairs, template)

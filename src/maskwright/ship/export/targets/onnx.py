@@ -27,7 +27,7 @@ from maskwright.ship.export.target import Report
 
 if TYPE_CHECKING:
     from maskwright.ask.predict.predictor import Predictor
-    from maskwright.model.graph.graphs import Port
+    from maskwright.model.graph.graphs import Graph, Port
     from maskwright.model.opening.folders import Model
     from maskwright.ship.export.folder import GraphComparison
     from maskwright.ship.export.int8 import EvaluationRows, Quantization
@@ -91,17 +91,12 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     graphs = folder.graphs(model, predictor, "int32" if options.int32 else "int64")
     makes_vectors = predictor is not None and bool(predictor.task_type.alone)
     if predictor is not None and predictor.frame.long not in TRUNCATIONS:
-        note(
-            Finding(
-                "pieces-are-not-joined",
-                f"longer texts were read in pieces ({predictor.frame.long}), and a graph reads one "
-                "piece",
-                remedy="join the answers of the pieces where the graph is used",
-                severity="warning",
-            )
-        )
+        pieces = f"longer texts were read in pieces ({predictor.frame.long})"
+        message = f"{pieces}, and a graph reads one piece"
+        remedy = "join the answers of the pieces where the graph is used"
+        note(Finding("pieces-are-not-joined", message, remedy=remedy, severity="warning"))
     rows = _evaluation_rows(model, predictor, options.data, note) if options.int8 else None
-    # By the name of the graph.
+    # These are filled by `fill`, by the name of the graph.
     comparisons: dict[str, GraphComparison] = {}
     int8_comparisons: dict[str, GraphComparison] = {}
     quantizations: dict[str, Quantization] = {}
@@ -131,16 +126,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         about: dict[str, Any] = {
             "opset": options.opset,
             "asked": _output_settings(model),
-            "graphs": [
-                {
-                    "file": f"{SUBFOLDER}/{graph.name}{onnx.ENDING}",
-                    "inputs": [_port(port) for port in graph.inputs],
-                    "outputs": [_port(port) for port in graph.outputs],
-                    "longest": graph.longest,
-                    "measured": vars(comparisons[graph.name]),
-                }
-                for graph in graphs
-            ],
+            "graphs": [_graph_facts(graph, comparisons[graph.name]) for graph in graphs],
         }
         if options.int8:
             plain = {name: quantized.plain() for name, quantized in quantizations.items()}
@@ -232,6 +218,19 @@ def _output_settings(model: Model) -> dict[str, Any]:
         "prediction_offset": model.conventions.prediction_offset,
         "problem_type": model.about.problem_type,
         **({"labels": labels} if labels else {}),
+    }
+
+
+def _graph_facts(graph: Graph, comparison: GraphComparison) -> dict[str, Any]:
+    """Return the entry of a graph in `export.json`."""
+    from maskwright.model.graph.onnx import ENDING
+
+    return {
+        "file": f"{SUBFOLDER}/{graph.name}{ENDING}",
+        "inputs": [_port(port) for port in graph.inputs],
+        "outputs": [_port(port) for port in graph.outputs],
+        "longest": graph.longest,
+        "measured": vars(comparison),
     }
 
 

@@ -106,10 +106,7 @@ class Settings(Step):
         return {rule: phrases_of(listed) for rule, listed in entries.items()}
 
     def apply(
-        self,
-        batch: CurationBatch,
-        opened: Mapping[str, Phrases],
-        gathered: Any = None,
+        self, batch: CurationBatch, opened: Mapping[str, Phrases], gathered: Any = None
     ) -> Outcome:
         applies = batch.in_languages(self.languages)
         lines = batch.lines

@@ -321,9 +321,7 @@ def _by_hash(hashes: UintArray, texts: IntArray) -> tuple[UintArray, IntArray, I
     return hashes[starts[:-1]], starts, texts
 
 
-def _distinct_sets(
-    groups: Sequence[tuple[IntArray, IntArray]],
-) -> tuple[TextSets, list[IntArray]]:
+def _distinct_sets(groups: Sequence[tuple[IntArray, IntArray]]) -> tuple[TextSets, list[IntArray]]:
     """Return the distinct sets of texts, and for each element of `groups`, pairs (starts, texts) as
     from `_by_hash`, the index of the set of each hash. Sets are compared by a 64-bit hash."""
     empty = np.zeros(0, np.int64)

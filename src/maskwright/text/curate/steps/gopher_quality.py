@@ -102,10 +102,7 @@ class Settings(Step):
         }
 
     def apply(
-        self,
-        batch: CurationBatch,
-        opened: Mapping[str, HashTable],
-        gathered: Any = None,
+        self, batch: CurationBatch, opened: Mapping[str, HashTable], gathered: Any = None
     ) -> Outcome:
         applies = batch.in_languages({*self.languages, *opened} if self.languages else ())
         characters, lines, words = batch.characters, batch.lines, batch.words

@@ -114,33 +114,38 @@ class Settings(Step):
         return Outcome(texts=texts if changes else None, changes=changes)
 
     def _is_markup(self, text: str) -> bool:
-        """Whether a text counts as HTML; see the description of this module."""
+        """Whether a text counts as HTML: it has `min_tags` tags, and structure (one strong sign,
+        which counts 2, or two weak ones) or nothing that shows that it is about HTML."""
         tags, structure = 0, 0
         mentions = False
         open_tags: Counter[str] = Counter()
         for match in _outside_code(OPENING, text):
             name, begin = (match["name"] or "").lower(), match.start()
-            if "-" in name:
+            if "-" in name:  # custom elements are no evidence
                 continue
             unambiguous = name not in AMBIGUOUS
             block = unambiguous and name in BLOCKS - VOID
             if not name:  # a comment or a declaration
                 tags, structure = tags + 1, structure + 2
             elif match["close"]:
-                paired = open_tags[name] > 0
-                open_tags[name] -= paired
-                tags += 2 * (paired and unambiguous)
+                if open_tags[name] > 0:
+                    open_tags[name] -= 1
+                    tags += 2 if unambiguous else 0
                 mentions |= block and text.startswith(PUNCTUATION, match.end())
-                structure += 2 * (name in DROPPED) or (block and _line_behind(text, match.end()))
+                if name in DROPPED:
+                    structure += 2
+                elif block and _line_behind(text, match.end()):
+                    structure += 1
             else:
                 open_tags[name] += name not in VOID
-                at_line = block and _line_before(text, begin)
-                tags += unambiguous and (name in VOID or at_line)
-                mentioned = _is_mentioned(text, match)
-                mentions |= mentioned
-                structure += 2 * (unambiguous and bool(match["attributes"])) or (
-                    at_line and not mentioned
-                )
+                begins_line = block and _line_before(text, begin)
+                tags += unambiguous and (name in VOID or begins_line)
+                is_mentioned = _is_mentioned(text, match)
+                mentions |= is_mentioned
+                if unambiguous and match["attributes"]:
+                    structure += 2
+                elif begins_line and not is_mentioned:
+                    structure += 1
             if tags >= self.min_tags and structure >= 2:
                 return True
         mentions = mentions or SUBJECT.search(TAG.sub("", text)) is not None

@@ -105,12 +105,12 @@ class Settings(OrderedStep):
         spans = Spans(*np.zeros((3, 0), np.int64))
         for number, portion in enumerate(portions(repeated.column("count").to_numpy(), AT_ONCE)):
             side_input = arrow_table(print=repeated.column("print").to_numpy()[portion])
-            blocks = [spans, *self._of_prints(corpus, number, side_input)]
+            blocks = [spans, *self._spans_of_prints(corpus, number, side_input)]
             columns = [(block.texts, block.begins, block.ends) for block in blocks]
             spans = merge_spans(Spans(*map(np.concatenate, zip(*columns, strict=True))))
         return arrow_table(document=spans.texts, begin=spans.begins, end=spans.ends)
 
-    def _of_prints(
+    def _spans_of_prints(
         self, corpus: CorpusHandle, number: int, side_input: ArrowTable
     ) -> Iterator[Spans]:
         """Yield the spans to cut around the fingerprints in `side_input`, the portion `number`."""
@@ -129,9 +129,9 @@ class Settings(OrderedStep):
         repeats = order[~new_run]
         ends = positions + counts + self.length - 1
         yield Spans(documents[repeats], positions[repeats], ends[repeats])
-        # Runs of fingerprints that have more than one distinct run.
-        variants = np.bincount(np.cumsum(new_print)[new_run])[np.cumsum(new_print)]
-        differing = order[new_run & (variants > 1)]
+        print_numbers = np.cumsum(new_print)
+        distinct_runs = np.bincount(print_numbers[new_run])  # of each fingerprint
+        differing = order[new_run & (distinct_runs[print_numbers] > 1)]
         # Portions hold all runs of a fingerprint, as equal windows have equal fingerprints.
         for portion_number, portion in enumerate(
             portions(counts[differing], AT_ONCE, prints[differing])
@@ -143,9 +143,9 @@ class Settings(OrderedStep):
                 count=counts[rows].astype(np.int32),
             )
             name = f"windows-{number}-{portion_number}"
-            yield self._of_windows(corpus, name, run_table, involved, ranks)
+            yield self._spans_of_windows(corpus, name, run_table, involved, ranks)
 
-    def _of_windows(
+    def _spans_of_windows(
         self,
         corpus: CorpusHandle,
         name: str,

@@ -42,10 +42,7 @@ def columns_of(names: Sequence[str], first_row: Sequence[str]) -> tuple[str, str
     its header and first row; None for other tables."""
     name_by_spelling = {plain(name): name for name in names}
     number, word = (
-        next(
-            (name_by_spelling[spelling] for spelling in spellings if spelling in name_by_spelling),
-            None,
-        )
+        next((name_by_spelling[s] for s in spellings if s in name_by_spelling), None)
         for spellings in (SENTENCES, WORDS)
     )
     if number is None or word is None:
@@ -357,26 +354,26 @@ def rows(
 
 
 def _sentences(
-    blocks: Iterable[TextBlock], file: str, ledger: Ledger, usual: int
+    blocks: Iterable[TextBlock], file: str, ledger: Ledger, usual_width: int
 ) -> Iterator[tuple[list[list[str]], int]]:
-    """Yield (list of the columns of each line, number of the first line) for each sentence; `usual`
-    is the number of columns of most sentences."""
+    """Yield (list of the columns of each line, number of the first line) for each sentence;
+    `usual_width` is the number of columns of most sentences."""
     for lines in _lines_by_sentence(blocks, ledger):
-        words = [(number, line, _split_columns(line)) for number, line in lines]
-        while words and COMMENT.match(words[0][1]):
-            del words[0]
+        lines = list(itertools.dropwhile(lambda line: COMMENT.match(line[1]), lines))
+        words = [_split_columns(line) for _, line in lines]
         # A comment may also be a source: "#", "http://…".
-        while len(words) > 1 and words[0][2][0][0] == "#" and len(words[0][2]) != len(words[1][2]):
-            del words[0]
+        while len(words) > 1 and words[0][0][0] == "#" and len(words[0]) != len(words[1]):
+            del words[0], lines[0]
         if not words:
             continue
         ledger.counts.rows += 1
-        width = len(words[0][2])
-        faults = (_fault(line, c, width, usual, line_in(file, n)) for n, line, c in words)
-        if fault := next(filter(None, faults), None):
-            _reject_sentence(fault, words[0][0], lines, file, ledger)
+        first_line, width = lines[0][0], len(words[0])
+        for (number, line), columns in zip(lines, words, strict=True):
+            if error := _line_error(line, columns, width, usual_width, line_in(file, number)):
+                _reject_sentence(error, first_line, lines, file, ledger)
+                break
         else:
-            yield [columns for _, _, columns in words], words[0][0]
+            yield words, first_line
 
 
 def _lines_by_sentence(blocks: Iterable[TextBlock], ledger: Ledger) -> Iterator[NumberedLines]:
@@ -400,7 +397,12 @@ def _reject_sentence(
     ledger.reject(fault, file=file, line=first_line, last_line=lines[-1][0], rows=1)
 
 
-def _fault(line: str, columns: list[str], width: int, usual: int, where: str) -> DataError | None:
+def _line_error(
+    line: str, columns: list[str], width: int, usual_width: int, where: str
+) -> DataError | None:
+    """Return the error of a line in a sentence whose first line has `width` columns, if any."""
+    # A sentence that begins with a single column where others have tags lacks the tags.
+    expected_width = max(width, usual_width) if width == 1 else width
     if "\r" in line:
         return DataError(
             "a carriage return within a line",
@@ -409,15 +411,15 @@ def _fault(line: str, columns: list[str], width: int, usual: int, where: str) ->
             wanted="lines that end with LF or CRLF",
             do=f"do lines end in CR? then read with line_ends='any', {OR_SKIP}",
         )
-    if len(columns) < max(width, usual) and len(columns) == usual - 1 and line[:1] in " \t":
+    if len(columns) == usual_width - 1 and line[:1] in " \t":  # the column of the word is blank
         return _blank_word(where, line)
-    if len(columns) == width and not width == 1 < usual:
+    if len(columns) == expected_width:
         return None
     return DataError(
         "a line with another number of columns than the one before",
         where=where,
         found=f"{len(columns)}: {line[:60]!r}",
-        wanted=f"{max(width, usual) if width == 1 else width}",
+        wanted=f"{expected_width}",
         do=f"correct the line (between sentences is an empty one), {OR_SKIP}",
     )
 

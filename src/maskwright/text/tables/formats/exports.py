@@ -274,6 +274,7 @@ def sentences(
         for paragraph_number, paragraph in enumerate(document["paragraphs"], 1):
             where = f"{file}, item {number}, paragraph {paragraph_number}"
             tokenized = [_words(sentence, where) for sentence in paragraph["sentences"]]
+            # Rows of a paragraph have the same columns; a word without a tag gets None.
             keys = {key for words in tokenized for word in words for key in word}
             for words in tokenized:
                 row = ExportedRow({"tokens": [word["orth"] for word in words]})
