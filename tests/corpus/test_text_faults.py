@@ -105,7 +105,7 @@ def test_F52_utf8_mark_is_removed_and_reported(tmp_path: Path, name: str) -> Non
     reader = Reader(path)
     assert [d.text for d in reader] == wanted
     assert reader.counts.byte_order_marks == 1
-    assert list(map(str, reader.counts.findings)) == ["1 byte order marks removed"]
+    assert list(map(str, reader.counts.findings)) == ["1 byte order mark removed"]
 
 
 def test_marks_of_files_that_were_put_together_are_removed(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_what_is_read_is_said(tmp_path: Path) -> None:
     chosen = override(recipe(folder), ["corpus.on_bad=skip"])
     lines = output(chosen, tmp_path / "run")
     assert any(line.startswith("read: 121 documents from 2 files") for line in lines)
-    assert "note: 1 bad rows dropped" in lines
+    assert "note: 1 bad row dropped" in lines
     assert any("page.html" in line for line in lines)
     provenance = json.loads((tmp_path / "run" / "data" / "provenance.json").read_text())
     files = [folder / "rows.jsonl", folder / "text.txt"]

@@ -142,7 +142,7 @@ def _incomparable(reference: FolderRecord, candidate: FolderRecord, name: str) -
     folders = [shell_word(record.folder) for record in (reference, candidate)]
     do = "compare runs with runs, and results with results"
     if reference.kind == candidate.kind == RUN:
-        do = f"train both anew: maskwright compare {' '.join(folders)} --budget minutes=10"
+        do = f"train both anew: maskwright compare {' '.join(folders)} --text FILE --budget 10min"
     elif reference.kind == candidate.kind:
         do = "on rows that neither was trained on: "
         do += f"maskwright evaluate {' --against '.join(folders)} --data FILE"

@@ -335,14 +335,14 @@ class Counts:
     def findings(self) -> list[Finding]:
         """The findings to report to the user even if reading succeeded."""
         findings = list(self.notes)
-        for number, name, message in (
-            (self.rejected, REJECTED, "bad rows dropped"),
-            (self.byte_order_marks, "byte-order-marks", "byte order marks removed"),
-            (self.nul_stripped, "nul-characters", "NUL characters left out"),
-            (self.replaced, "replaced-characters", "characters replaced by U+FFFD"),
+        for number, name, noun, change in (
+            (self.rejected, REJECTED, "bad row", "dropped"),
+            (self.byte_order_marks, "byte-order-marks", "byte order mark", "removed"),
+            (self.nul_stripped, "nul-characters", "NUL character", "left out"),
+            (self.replaced, "replaced-characters", "character", "replaced by U+FFFD"),
         ):
             if number:
-                findings.append(Finding(name, f"{number:,} {message}"))
+                findings.append(Finding(name, f"{counted(number, noun)} {change}"))
         if self.controls:
             listed = ", ".join(f"{n:,} of {c}" for c, n in sorted(self.controls.items()))
             findings.append(Finding("control-characters", f"control characters left out: {listed}"))

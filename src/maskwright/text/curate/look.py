@@ -32,6 +32,7 @@ from maskwright.base.metrics.intervals import wilson
 from maskwright.base.report.document import count, duration, percent, size
 from maskwright.base.storage.commit import commit
 from maskwright.base.storage.files import DISK, existing_parent
+from maskwright.base.terminal import counted
 from maskwright.text.corpus.files import IgnoredFiles, Paths, Source, find
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import Document, ReadingOptions
@@ -336,12 +337,12 @@ def look_lines(first_look: Look) -> list[str]:
     files, documents, read = first_look.sampled
     lines = [
         f"files: {first_look.files:,}, about {size(first_look.bytes)} of text",
-        f"sample: {documents:,} documents of {files:,} files, {size(read)}"
+        f"sample: {counted(documents, 'document')} of {counted(files, 'file')}, {size(read)}"
         + (" (everything)" if first_look.part >= 1 else f" ({percent(first_look.part)})"),
     ]
     if first_look.unreadable:
         listed = "; ".join(f"{name} ({why})" for name, why in first_look.unreadable[:3])
-        lines.append(f"cannot be read: {len(first_look.unreadable)} files: {listed}")
+        lines.append(f"cannot be read: {counted(len(first_look.unreadable), 'file')}: {listed}")
     low, middle, high = first_look.lengths
     lines.append(
         f"length: {count(middle)} characters (the middle), {count(low)} to {count(high)} (80 %)"
