@@ -169,7 +169,7 @@ def test_probes_do_not_depend_on_the_scale_of_states(monkeypatch: pytest.MonkeyP
         part = layers._States(scale * states, states, labels, [""] * 400)
         weights, mixed = layers._mix(part, part, 3)
         here = part.states[1]
-        return [*np.round(weights, 4), mixed, layers._probed(here, here, labels, labels).mean()]
+        return [*np.round(weights, 4), mixed, layers._is_right(here, here, labels, labels).mean()]
 
     assert told(2.0**-20) == told(1.0) == told(2.0**20), "powers of two round alike"
     # Negative control: a constant beside the deviation gives other figures.

@@ -98,7 +98,7 @@ def test_a_selection_on_noise_does_not_flatter(tmp_path: Path) -> None:
             outputs = draw.normal(size=(len(rows), 2)).astype(np.float32)
             candidate._outputs[0, number, None] = cross_validation.FoldOutputs(outputs, [], 0.0)
     scores = [c.metrics(foldings[0], range(5)).values["accuracy"] for c in guesses]
-    fields = {"foldings": foldings, "num_folds": 5, "compared": 5, "tried": guesses}
+    fields = {"foldings": foldings, "num_folds": 5, "num_compared": 5, "tried": guesses}
     selection = selection_of(data, limit=0.0, **fields)  # no time for nested folds
     selection.best = guesses[int(np.argmax(scores))]
     joined, _ = selection.predict_folds()
@@ -241,7 +241,7 @@ def test_the_predictions_of_all_folds_are_within_the_budget() -> None:
         data = Dataset(task=None, parts={TRAIN: []} | ({} if is_scored else {TEST: []}))  # type: ignore[arg-type]
         selection = selection_of(data, num_folds=5, limit=limit + 0.5)
         selection.plan(timed, "method")
-        return selection.compared, {*selection.skipped}
+        return selection.num_compared, {*selection.skipped}
 
     assert plan(65.0, True) == plan(65.0, False) == (5, set())
     assert plan(60.0, True) == (3, set()) and plan(60.0, False) == (4, set())

@@ -144,16 +144,16 @@ def probe_layers(subject: ProbedModel, data: Dataset, *, items: int = 10_000) ->
     )
     controls = [_control(part.words, train.labels) for part in (train, evaluated)]
     of_texts = task_type.head == "sequence"
-    no_control = _says_nothing(train.words, controls[0], of_texts=of_texts)
-    right: dict[str, list[NDArray[np.bool_]]] = {"trained": [], "untrained": []}
+    no_control = _why_invalid(train.words, controls[0], of_texts=of_texts)
+    is_right, untrained_is_right = list[NDArray[np.bool_]](), list[NDArray[np.bool_]]()
     control = []
     for layer in range(len(train.states)):
         states = train.states[layer], evaluated.states[layer]
-        right["trained"].append(_probed(*states, train.labels, evaluated.labels))
-        control.append(NOTHING if no_control else _accuracy(_probed(*states, *controls)))
+        is_right.append(_is_right(*states, train.labels, evaluated.labels))
+        control.append(NOTHING if no_control else _accuracy(_is_right(*states, *controls)))
         states = train.untrained[layer], evaluated.untrained[layer]
-        right["untrained"].append(_probed(*states, train.labels, evaluated.labels))
-    accuracy = [_accuracy(layer) for layer in right["trained"]]
+        untrained_is_right.append(_is_right(*states, train.labels, evaluated.labels))
+    accuracy = [_accuracy(layer) for layer in is_right]
     best = int(np.argmax([estimate.value for estimate in accuracy]))
     baselines = _baselines(train, evaluated, of_texts=of_texts)
     level = 1 - (1 - LEVEL) / len(accuracy)
@@ -161,10 +161,10 @@ def probe_layers(subject: ProbedModel, data: Dataset, *, items: int = 10_000) ->
         Rival(
             name,
             float(theirs.mean()),
-            of_shares(right["trained"][best], theirs, level),
+            of_shares(is_right[best], theirs, level),
             name == COMMONEST,
         )
-        for name, theirs in {"an untrained model": right["untrained"][best], **baselines}.items()
+        for name, theirs in {"an untrained model": untrained_is_right[best], **baselines}.items()
     ]
     weights, mixed = _mix(train, evaluated, len(names))
     return LayerProbe(
@@ -175,7 +175,7 @@ def probe_layers(subject: ProbedModel, data: Dataset, *, items: int = 10_000) ->
         len(evaluated.labels),
         accuracy,
         control,
-        [_accuracy(layer) for layer in right["untrained"]],
+        [_accuracy(layer) for layer in untrained_is_right],
         weights,
         mixed,
         {name: float(theirs.mean()) for name, theirs in baselines.items()},
@@ -210,15 +210,15 @@ def _part_states(
     if of_texts:
         words = [row.text.split()[0].lower() if row.text.split() else "" for row in rows]
     else:
-        _, numbers = encoded.way_back
-        flat = [word.lower() for row in rows for word in row.tokens]
-        words = [flat[n] for n in numbers]
+        _, word_numbers = encoded.way_back  # the encoded ones of all words of the rows
+        row_words = [word.lower() for row in rows for word in row.tokens]
+        words = [row_words[n] for n in word_numbers]
         if len(words) > items:
             chosen = np.sort(permute(key("draw", 0, 1), len(words), np.arange(items)))
             assert examples.places is not None
             lengths = examples.places.lengths
-            owners = np.repeat(np.arange(len(lengths)), lengths)[chosen]
-            counts = np.bincount(owners, minlength=len(lengths))
+            texts_of_words = np.repeat(np.arange(len(lengths)), lengths)[chosen]
+            counts = np.bincount(texts_of_words, minlength=len(lengths))
             positions = Sequences(examples.places.tokens[chosen], counts)
             examples = replace(examples, labels=examples.labels[chosen], places=positions)
             words = [words[n] for n in chosen]
@@ -240,7 +240,7 @@ def _control(words: Sequence[str], labels: NDArray[np.int64]) -> NDArray[np.int6
     return labels[order]
 
 
-def _says_nothing(words: Sequence[str], control: NDArray[np.int64], *, of_texts: bool) -> str:
+def _why_invalid(words: Sequence[str], control: NDArray[np.int64], *, of_texts: bool) -> str:
     """Return why random classes of these words are not a valid control; "" if they are."""
     (word, count), *_ = Counter(words).most_common(1)
     num_distinct = len(set(words))
@@ -252,7 +252,7 @@ def _says_nothing(words: Sequence[str], control: NDArray[np.int64], *, of_texts:
     return "" if len(np.unique(control)) > 1 else "all words were drawn the same class"
 
 
-def _probed(
+def _is_right(
     train_states: NDArray[np.float32],
     evaluated_states: NDArray[np.float32],
     labels: NDArray[np.int64],

@@ -276,7 +276,7 @@ class _Selection:
         begin: the time of `time.perf_counter` at which the selection began.
         limit: seconds.
         skipped: why candidates are left out, by name.
-        compared: the number of folds on which they are compared.
+        num_compared: the number of folds on which they are compared.
         estimated: seconds of those trials that were part of the estimates.
         trials: records of the candidates in `tried`.
     """
@@ -290,7 +290,7 @@ class _Selection:
     panel: WorkPanel
     say: Say
     skipped: dict[str, str]
-    compared: int = 1
+    num_compared: int = 1
     estimated: float = 0.0
     tried: list[_Candidate] = field(default_factory=list)
     trials: list[dict[str, Any]] = field(default_factory=list)
@@ -315,7 +315,7 @@ class _Selection:
         """The number of rows by which candidates are compared."""
         if not self.foldings:
             return CHOOSING_ROWS
-        return sum(map(len, self.foldings[0].folds[: self.compared]))
+        return sum(map(len, self.foldings[0].folds[: self.num_compared]))
 
     @property
     def preferred(self) -> list[_Candidate]:
@@ -325,7 +325,7 @@ class _Selection:
     @property
     def remaining_folds(self) -> int:
         """The number of folds that the selected method predicts after the comparison."""
-        return self.num_folds - self.compared if self.is_scored else 0
+        return self.num_folds - self.num_compared if self.is_scored else 0
 
     def estimate(
         self,
@@ -336,7 +336,7 @@ class _Selection:
         """Return a candidate for each recipe, with its estimated time."""
         candidates = list[_Candidate]()
         num_rows = len(self.data.parts[TRAIN])
-        of_text = 0.0  # seconds that the frozen network needs for a text
+        seconds_of_text = 0.0  # seconds that the frozen network needs for a text
         for name, recipe in sorted(usable.items(), key=lambda item: _has_steps(item[1])):
             (method,) = recipe.methods
             usual = next((c for c in candidates if c.recipe.method == recipe.method), None)
@@ -347,7 +347,7 @@ class _Selection:
             candidate = open_candidate(name, recipe)
             trained = candidate.settings
             # Training takes at least as long for each text as three times the frozen network.
-            least_time = STEP * steps_of(trained, num_rows) * trained.batch * of_text
+            least_time = STEP * steps_of(trained, num_rows) * trained.batch * seconds_of_text
             is_hopeless = method.fitted is None and least_time > self.limit
             seconds = seconds_of_training(
                 candidate.learner,
@@ -360,7 +360,7 @@ class _Selection:
             seconds *= 1 / self.num_folds if method.head_alone else len(self.foldings) or 1
             candidate.seconds = seconds
             if method.head_alone and method.opens_network:
-                of_text = seconds * self.num_folds / num_rows
+                seconds_of_text = seconds * self.num_folds / num_rows
             if self.foldings and not method.opens_network:
                 for number in range(min(2, self.num_folds)):  # the first also imports libraries
                     candidate.predict(self.foldings[0], number)
@@ -396,32 +396,35 @@ class _Selection:
         return [candidate for candidate in timed if candidate.name not in self.skipped]
 
     def plan(self, timed: Sequence[_Candidate], subject: str) -> list[_Candidate]:
-        """Set `compared`; return the candidates for which there is time, the fastest first, and
+        """Set `num_compared`; return the candidates for which there is time, the fastest first, and
         print the times. If there is no time for two folds, or for the only one, candidates are left
         out, first the training of all weights, as fitted methods suit few rows better."""
         timed = sorted(timed, key=lambda c: (c.method.opens_network, c.seconds))
         limit = self.end - time.perf_counter() + self.estimated
-        least = min(2, self.num_folds)
-        trainings, usable = self.num_folds if self.is_scored else least, list[_Candidate]()
+        min_folds = min(2, self.num_folds)
+        num_trainings, usable = self.num_folds if self.is_scored else min_folds, list[_Candidate]()
         for candidate in sorted(timed, key=lambda c: c.method.fitted is None):
-            needed = _seconds([*usable, candidate], least, trainings - least)
+            needed = _seconds([*usable, candidate], min_folds, num_trainings - min_folds)
             if candidate is timed[0] or needed <= limit:
                 usable.append(candidate)
             elif math.isinf(candidate.seconds):
                 self.skipped[candidate.name] = "the budget is too short for it"
             else:
-                needs = f"would take about {duration(trainings * candidate.seconds)}"
-                remaining = limit - least * sum(c.seconds for c in usable)
+                needs = f"would take about {duration(num_trainings * candidate.seconds)}"
+                remaining = limit - min_folds * sum(c.seconds for c in usable)
                 needs += f", of {duration(max(0.0, remaining))} left"
-                self.skipped[candidate.name] = f"{counted(trainings, 'training')} {needs}"
-        self.best, self.compared = timed[0], self.num_folds
+                self.skipped[candidate.name] = f"{counted(num_trainings, 'training')} {needs}"
+        self.best, self.num_compared = timed[0], self.num_folds
         while (
-            self.compared > least and _seconds(usable, self.compared, self.remaining_folds) > limit
+            self.num_compared > min_folds
+            and _seconds(usable, self.num_compared, self.remaining_folds) > limit
         ):
-            self.compared -= 1
+            self.num_compared -= 1
         waiting = [candidate for candidate in timed if candidate.name not in self.skipped]
-        expected = duration(_seconds(waiting, self.compared, self.remaining_folds))
-        on_folds = f" on {self.compared} of {self.num_folds} folds" if self.num_folds > 1 else ""
+        expected = duration(_seconds(waiting, self.num_compared, self.remaining_folds))
+        on_folds = (
+            f" on {self.num_compared} of {self.num_folds} folds" if self.num_folds > 1 else ""
+        )
         longest = duration(max(c.seconds for c in waiting) / (len(self.foldings) or 1))
         afterwards = f"then the selected one is trained, each seed in up to {longest}"
         self.say(f"{counted(len(waiting), subject)}{on_folds}: about {expected}; {afterwards}")
@@ -429,10 +432,10 @@ class _Selection:
 
     def try_candidates(self, waiting: Sequence[_Candidate]) -> SeedResult | None:
         """Try candidates and set `best`; return its training if the validation part decides."""
-        best_value, of_best = -math.inf, None
+        best_value, best_result = -math.inf, None
         for number, candidate in enumerate(waiting):
             name, started = candidate.name, time.perf_counter()
-            seconds = _seconds(waiting[number:], self.compared, self.remaining_folds)
+            seconds = _seconds(waiting[number:], self.num_compared, self.remaining_folds)
             self.panel.ends = time.monotonic() + seconds
             if self.trials:
                 slowest = max(self.best.last * len(self.foldings), candidate.seconds)
@@ -448,20 +451,20 @@ class _Selection:
             candidate.end = math.inf
             is_behind_equal = value == best_value and self.num_scored >= SELECTABLE
             if not self.trials or (value >= best_value and not is_behind_equal):
-                self.best, best_value, of_best = candidate, value, result
+                self.best, best_value, best_result = candidate, value, result
                 self.panel.result = f"{name}: {self.measure} {score}"
             spent, is_defined = time.perf_counter() - started, value > -math.inf
             trial = {"method": name, "value": value if is_defined else None, "score": score}
             self.trials.append({**trial, "seconds": round(spent, 1)})
             self.tried.append(candidate)
             self.say(f"{name}: {self.measure} {score}, {duration(spent)}")
-        return of_best
+        return best_result
 
     def _try(self, candidate: _Candidate) -> tuple[float, str, SeedResult | None]:
         """Return the score of a candidate, as a number and in words, and its training if the
         validation part decides. Raises `OutOfTimeError`."""
         if self.foldings:
-            folds = range(self.compared)
+            folds = range(self.num_compared)
             by_repetition = [candidate.metrics(folding, folds) for folding in self.foldings]
             metric = TaskMetrics.mean(by_repetition).figures[self.measure]
             return defined(metric.value), metric.estimate().render(), None
@@ -475,9 +478,9 @@ class _Selection:
         took part in its selection."""
         remaining = min(self.limit, BUDGET) - (time.perf_counter() - self.begin)
         pairs = sum(trial["seconds"] for trial in self.trials) * (self.num_folds - 1) / 2
-        # Without two of two folds there is nothing to learn from.
-        is_nested = 2 < self.compared == self.num_folds and pairs <= remaining
-        # Outputs of rows can be taken apart.
+        # Nested models have not seen two folds; of two folds nothing would remain to learn from.
+        is_nested = 2 < self.num_compared == self.num_folds and pairs <= remaining
+        # Only there the outputs of a fold can be divided by rows.
         if is_nested and self.best.learner.task_type.head == "sequence":
             self.panel.ends = time.monotonic() + pairs
             try:
@@ -497,16 +500,16 @@ class _Selection:
         tried = self.preferred
 
         def selected(folding: Folding, number: int) -> FoldOutputs:
-            others = [n for n in range(self.compared) if n != number]
+            other_folds = [n for n in range(self.num_compared) if n != number]
             without = number if is_nested else None
-            metrics = [candidate.metrics(folding, others, without) for candidate in tried]
+            metrics = [candidate.metrics(folding, other_folds, without) for candidate in tried]
             values = [defined(metric.values[self.measure]) for metric in metrics]
             return tried[values.index(max(values))].predict(folding, number)
 
         outputs = [[selected(f, number) for number in range(len(f.folds))] for f in self.foldings]
         folding = self.foldings[0]
-        of_best = [self.best.predict(folding, n) for n in range(len(folding.folds))]
-        return join_folds(self.best.learner, self.foldings, outputs, of_best)
+        outputs_of_best = [self.best.predict(folding, n) for n in range(len(folding.folds))]
+        return join_folds(self.best.learner, self.foldings, outputs, outputs_of_best)
 
 
 def select_method(

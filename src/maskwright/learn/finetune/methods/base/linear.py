@@ -134,10 +134,7 @@ def _select_strength(
 
 @threadpool_limits.wrap(limits=1)  # several threads would wait for each other most of the time
 def _regressions(
-    vectors: FloatArray,
-    classes: NDArray[np.int64],
-    factors: FloatArray,
-    strengths: Sequence[float],
+    vectors: FloatArray, classes: NDArray[np.int64], factors: FloatArray, strengths: Sequence[float]
 ) -> list[Any]:
     """Fit a logistic regression for each inverse penalty, each from the solution before it."""
     import copy
