@@ -98,10 +98,10 @@ def seconds_of_training(
         vectors = learner.frozen_vectors
         vectors(learner.encode(rows[:1]))  # prepares the network
         seconds, few = math.inf, TRIAL_TEXTS // 4
-        for sample in (rows[:few], rows[few:TRIAL_TEXTS]):  # the larger one if there is time
+        for sample in (rows[:few], rows[few:TRIAL_TEXTS]):  # the second if there is time
             if sample and (begin := time.perf_counter()) <= end:
                 vectors(learner.encode(sample))
-                seconds = (time.perf_counter() - begin) / len(sample)
+                seconds = min(seconds, (time.perf_counter() - begin) / len(sample))
         return texts * seconds
     marks = list[float]()
 
