@@ -87,7 +87,7 @@ def our_learner(a: argparse.Namespace) -> Any:
     method = Method(a.method, head_rate=1.0)  # one rate, as theirs
     learner = Learner.of(model_folder(), task_for("classification", ("0", "1")), method, LENGTH)
     generator = torch.Generator().manual_seed(a.seed)
-    model = transfer(learner.loaded.model, learner.config, generator).model
+    model = transfer(learner.loaded.network, learner.config, generator).model
     attach(method, model, generator)
     parts = {}
     for part in ("train", "validation"):
