@@ -118,9 +118,10 @@ def test_epochs_that_are_named_are_passes(
     assert recipe_of.read(out / "finetune.toml").threads == 1
     # What an earlier release wrote is made again as it was; naming epochs makes them passes.
     old = recipe_of.FinetuneRecipe(model=str(model), data=data, epochs=3, least_steps=100, folds=0)
-    assert old.passes == (3, 100)
-    assert recipe_of.FinetuneRecipe(model="m", data="d").passes == (3, 100)
-    assert recipe_of.FinetuneRecipe(model="m", data="d", epochs=5).passes == (5, 0)
+    full, usual = Method("full"), recipe_of.FinetuneRecipe(model="m", data="d")
+    assert old.passes(full) == usual.passes(full) == (3, 100)
+    assert usual.passes(Method("contrastive")) == (3, 25)
+    assert replace(usual, epochs=5).passes(full) == (5, 0)
     Path(old_file).write_text(recipe_of.render(old))
     for more, wanted in ((["--epochs", "1"], ": 1 × 1 pass over"), ([], ": 3 × 17 passes over")):
         assert main(["finetune", old_file, "--dry-run", *more]) == 0

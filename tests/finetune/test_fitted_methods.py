@@ -348,13 +348,15 @@ def test_the_contrastive_loss_is_that_of_all_pairs(several: bool) -> None:
     assert loss(flags.argmax(1).roll(1)) != pytest.approx(expected), "the control: other labels"
 
 
-@pytest.mark.parametrize(("count", "batch"), [(50, 25), (33, 17), (20, 20), (1, 1)])
-def test_contrastive_batches_are_even(count: int, batch: int) -> None:
-    method, settings = Method("contrastive"), Settings(epochs=3, batch=32, least_steps=25)
-    assert method.fitted is not None and method.least_steps == 25 < Method("full").least_steps
-    steps = method.fitted.steps(count, settings)
-    assert 25 <= steps < 31
-    assert method.fitted.cost(count, settings) == count + STEP * batch * steps
+@pytest.mark.parametrize(
+    ("count", "batch", "size", "steps"),
+    [(50, 32, 25, 26), (33, 32, 17, 26), (20, 32, 20, 25), (1, 32, 2, 25), (50, 1, 2, 75)],
+)
+def test_contrastive_batches_have_pairs(count: int, batch: int, size: int, steps: int) -> None:
+    method, settings = Method("contrastive").fitted, Settings(batch=batch, least_steps=25)
+    assert method is not None and method.least_steps == 25 < Method("full").least_steps
+    assert method.steps(count, settings) == steps
+    assert method.cost(count, settings) == count + STEP * size * steps
 
 
 def test_contrastive_training_moves_the_body_and_fits_a_head(model: Path, tmp_path: Path) -> None:

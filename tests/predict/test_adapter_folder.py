@@ -109,6 +109,8 @@ def test_another_tokenizer_beside_the_adapter_is_reported(base: Path, tmp_path: 
     train(TEXTS * 20, TokenizerChoice(kind="wordpiece", vocabulary=50)).save(tmp_path / "b")
     shutil.copy(tmp_path / "b" / "tokenizer.json", folder)
     assert "other-tokenizer" in {finding.name for finding in load(folder).findings}
+    (folder / "tokenizer.json").write_text("")
+    assert "other-tokenizer" in {finding.name for finding in load(folder).findings}
 
 
 def test_where_the_base_lies(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,7 @@ def _incomparable(reference: FolderRecord, candidate: FolderRecord, name: str) -
     elif reference.kind == candidate.kind:
         do = "on rows that neither was trained on: "
         do += f"maskwright evaluate {' --against '.join(folders)} --data FILE"
-    is_recorded = reference.basis.get(name, "") is not None
+    is_recorded = None not in (reference.basis.get(name, ""), candidate.basis.get(name, ""))
     return IncompatibleError(
         "what was recorded is not comparable",
         where=candidate.folder,

@@ -289,5 +289,6 @@ def expected_loss(
     leverage = float((asked_for @ np.linalg.pinv(features.T @ features) @ asked_for.T).item())
     half = float(stdtrit(freedom, (1 + INTERVAL) / 2)) * math.sqrt(variance * (1 + leverage))
     ratio = float((asked_for @ weights).item())
-    low, expected, high = (unigram_loss * r for r in (ratio - half, ratio, ratio + half))
-    return low, min(expected, uniform_loss), min(high, uniform_loss)
+    losses = (unigram_loss * r for r in (ratio - half, ratio, ratio + half))
+    low, expected, high = (min(loss, uniform_loss) for loss in losses)
+    return low, expected, high

@@ -99,7 +99,8 @@ def load(folder: Path | str) -> PretrainedModel:
     if unused and not hf.get("architectures"):  # a head would be lost without a word
         message = f"config.json names no architecture, and {form.architecture} does not have "
         message += shorten(", ".join(unused), 200)
-        remedy = 'write it into config.json, as "architectures": ["BertForMaskedLM"]'
+        names = form.family.architectures if form.family else ()
+        remedy = f"name it in config.json as architectures: {shorten(', '.join(names), 200)}"
         findings += (Finding("unused-tensors", message, remedy=remedy),)
     hashes: dict[str, str] = {}
     manifest = _verified(folder, [path.name for path in tensors.files], hashes)

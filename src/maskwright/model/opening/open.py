@@ -27,6 +27,7 @@ from maskwright.base.errors import (
     CheckpointError,
     Finding,
     IncompatibleError,
+    MaskwrightError,
     StorageError,
     UsageError,
 )
@@ -350,9 +351,8 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
         adapted = open_adapter(home, base)
         message = f"the adapter is opened on its base, {adapted.base}"
         findings = [Finding("adapter-on-base", message)]
-        words = adapted.loaded.tokenizer
-        beside = Tokenizer.load(home) if words and tokenizer_files(home) else words
-        if words and beside and beside.fingerprint != words.fingerprint:
+        tokenizer = adapted.loaded.tokenizer
+        if tokenizer and tokenizer_files(home) and _has_other_tokenizer(home, tokenizer):
             message = "the adapter's folder has another tokenizer than its base, which is used"
             remedy = "copy it to the base if the adapter was trained with it"
             findings.append(Finding("other-tokenizer", message, remedy=remedy, severity="warning"))
@@ -406,6 +406,14 @@ def open_weights(folder: Path | str) -> Model:
     with _advice_of_run(given_path):
         loaded = pretrained.load(path)
     return _model(loaded, given_path, path, path, device=False)
+
+
+def _has_other_tokenizer(folder: Path, tokenizer: Tokenizer) -> bool:
+    """Whether the files of a tokenizer in `folder` are of another one, or cannot be read."""
+    try:
+        return Tokenizer.load(folder).fingerprint != tokenizer.fingerprint
+    except MaskwrightError:
+        return True
 
 
 def home_of(folder: Path) -> Path:

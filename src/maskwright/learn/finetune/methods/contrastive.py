@@ -74,10 +74,12 @@ class ContrastiveFewShot(NetworkMethod):
 
 
 def _in_one_epoch(settings: Settings, count: int) -> Settings:
-    """Return the settings with one epoch, and equal batches, since a small one has few pairs."""
-    num_batches = -(-count // settings.batch)
+    """Return the settings with one epoch, and batches of at least two texts, as there are no pairs
+    in one and none between portions of a step, and of about equal size."""
+    num_batches = -(-count // max(2, settings.batch))
     steps = max(settings.least_steps, settings.epochs * num_batches)
-    return replace(settings, batch=-(-count // num_batches), epochs=1, least_steps=steps)
+    batch = max(2, -(-count // num_batches))
+    return replace(settings, batch=batch, accumulate=1, epochs=1, least_steps=steps)
 
 
 METHOD = ContrastiveFewShot()

@@ -284,6 +284,7 @@ class Contrast(Objective):
     """A model without a head, trained on the similarities of its vectors of texts.
 
     Args:
+        aim: the loss, as above.
         poolings: poolings as above, concatenated in this order.
         skip: number of initial tokens of each text that are not pooled.
         dimensions: numbers of leading dimensions that are trained; none: the whole vector.
@@ -337,7 +338,7 @@ class Contrast(Objective):
             similarities = (anchor_vectors * candidates[0]).sum(1)
             return (similarities - labels.float()).square().sum()
         if self.aim == "labels":
-            return _lost_pairs(anchor_vectors, labels)
+            return _pair_loss(anchor_vectors, labels)
         anchors, *codes = labels.T  # numbers of the texts a, b and of hard negatives
         own_indices = torch.arange(len(anchor_vectors), device=anchor_vectors.device)
         # Exclude candidates that are also a correct b of an equal a.
@@ -353,8 +354,8 @@ class Contrast(Objective):
         return functional.cross_entropy(similarities, own_indices, reduction="sum")
 
     def scores(self, batch: Batch) -> Tensor:
-        """Return (R, 2 D) float32: the concatenated vectors of each pair, of length 1 unless `top`
-        was replaced; more columns with hard negatives."""
+        """Return float32 vectors, of length 1 unless `top` was replaced: (R, 2 D) of pairs, more
+        columns with hard negatives; (R, D) of texts for the aim "labels"."""
         return self.scores_of(last_states(self.product, batch), batch)
 
     @property
@@ -389,7 +390,7 @@ class Weighting:
     most: int | None = None
 
 
-def _lost_pairs(vectors: Tensor, labels: Tensor) -> Tensor:
+def _pair_loss(vectors: Tensor, labels: Tensor) -> Tensor:
     """Return the loss of all pairs of the vectors (R, D), summed over texts. `labels` are (R,)
     classes or (R, L) zeros and ones."""
     if labels.ndim == 1:
