@@ -316,6 +316,9 @@ def _combine(
         name: UNTRAINED * name.startswith(UNTRAINED) + folders.called(path)
         for name, path in paths.items()
     }
+    for folder in map(folders.model_folder, dict.fromkeys(paths.values())):
+        if not isinstance(pretrained.described(folder).config.tokens, Patches):
+            Tokenizer.load(folder)  # its faults are found before the first training
     unused = {method: _unused_settings(method, settings) for _, method in pairs}
     # Recipes refuse what has an effect on none of the methods.
     refused = set.intersection(*map(set, unused.values()))
@@ -327,9 +330,6 @@ def _combine(
             adapters = values["adapters"].items()
             values["adapters"] = {k: v for k, v in adapters if k == method or k not in unused}
         path = paths.get(name, next(iter(paths.values())))  # a bag of words names any model
-        folder = folders.model_folder(path)  # its faults are found before the first training
-        if not isinstance(pretrained.described(folder).config.tokens, Patches):
-            Tokenizer.load(folder)
         model_name = short_names.get(name, "")
         if list(short_names.values()).count(model_name) > 1:
             model_name = name
@@ -399,7 +399,7 @@ def _saved(combination: Combination, data: Dataset, out: Path) -> dict[str, Any]
 
 
 def _learn(combination: Combination, saved: dict[str, Any], out: Path) -> dict[str, Any]:
-    """Fine-tune; return and write `saved` with the outcome, if it fails with its CPU time only."""
+    """Fine-tune; add the outcome, or after a failure the CPU time only, to `saved`, and save it."""
     file_name, model = _file_name(combination.name), Path(combination.recipe.model)
     folder, answers = out / RESULTS / file_name, out / ANSWERS / file_name
     if is_finished(folder):  # interrupted before the answers were saved

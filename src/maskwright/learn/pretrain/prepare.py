@@ -137,7 +137,7 @@ def prepare(
             require_distinct_files(recipe.corpus)
             # Documents are spooled until the tokenizer, or the list of values, is complete.
             spooled = mixed_by_value or not isinstance(recipe.tokenizer, TokenizerFolder)
-            disk_bytes_per_byte = 1 / TEXT_TO_STORE + spooled
+            disk_bytes_per_byte = 1 / TEXT_TO_STORE + int(spooled)
             storage.require_space(folder, disk_bytes_per_byte * text_bytes(recipe.corpus))
         texts = texts_of(recipe.corpus, folder, pixels)
     tokenizer_folder = folder / "tokenizer"

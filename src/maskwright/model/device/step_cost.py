@@ -127,15 +127,15 @@ def _memory_projections(stack: StackModule) -> int:
 
 
 def _last_layer(stack: StackModule, sizes: RowSizes, *, chosen: bool = False) -> float:
-    """Operations of `Cost.last`, or of `Cost.chosen`."""
+    """Operations of `Cost.last` or `Cost.chosen`: without keys and values, which are everywhere."""
     if not stack.config.attention_blocks:
         return 0
     *_, layer = _attention_layers(stack)
     readers = [layer.attention, *([layer.cross_attention] if _crosses(layer) else [])]
-    elsewhere = sum(_products(reader.key) + _products(reader.value) for reader in readers)
+    keys_and_values = sum(_products(reader.key) + _products(reader.value) for reader in readers)
     if layer.config.attention.global_tokens is not None:
-        elsewhere += _global_projections(layer, 0)
-    return _products(layer) - elsewhere + _attention(layer, sizes, chosen=chosen)
+        keys_and_values += _global_projections(layer, 0)
+    return _products(layer) - keys_and_values + _attention(layer, sizes, chosen=chosen)
 
 
 def _attention_layers(stack: StackModule) -> Iterator[BlockModule]:

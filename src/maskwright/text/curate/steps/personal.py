@@ -67,7 +67,7 @@ class Settings(Step):
             masked = self._placeholder(name)
             if details_of([f"a {masked} b"], self.detect) or "\x00" in masked:
                 raise ConfigError(
-                    "the placeholder is itself a personal detail",
+                    "the placeholder is itself a personal detail, or contains a NUL",
                     where="placeholder",
                     found=repr(masked),
                     wanted="a text that no detector finds",
