@@ -268,8 +268,9 @@ def require_existing(path: Path | None, kind: str, command: str = "") -> None:
             raise UsageError(message, where=path, wanted="rows or texts", do=remedy)
         return
     advice = hub.advice(path) if model and not file and command.find(" MODEL") >= 0 else None
-    example = command.replace(shell_word(path), "MODEL", 1) if model and not file else command
-    do = f"{advice}; or the same command with --download" if advice else example
+    missing = shell_word(path) if model and not file else None
+    words = ["MODEL" if word == missing else word for word in command.split(" ")]
+    do = f"{advice}; or the same command with --download" if advice else " ".join(words)
     if model and str(path) in catalogue.names("recipes"):
         do = f"train this recipe first: maskwright pretrain {path} --text FILE --out runs/{path}"
     expected = "the folder of a model or a run" if file else near_path(path, folders=model)
