@@ -23,7 +23,7 @@ from maskwright.model.opening import folders
 from tinyrun import essence, recipe, resume_quietly, train_quietly
 from toys import bert
 
-OTHERS = checkpoints.OBJECTIVE
+OBJECTIVE = checkpoints.OBJECTIVE
 
 
 def discriminator() -> Point:
@@ -85,16 +85,16 @@ def test_a_resumed_run_is_the_run(name: str, text: Path, teacher: Path, tmp_path
     options = CASES[name] | ({"teacher": str(teacher)} if name == "distillation" else {})
     settings, out = chosen(text, name, **options), tmp_path / "run"
     last = train_quietly(settings, out)
-    whole, others = essence(out), digest(last / OTHERS)
+    whole, others = essence(out), digest(last / OBJECTIVE)
     has_others = ("replaced-token", "span-boundary", "masked-pieces", *TABLES)
     assert (others is not None) is (name in has_others)
     records = [r for r in checkpoints.read_journal(out) if r["kind"] == "train"]
     assert len(records) == 8 and len(records[0]["parts"]) > (name not in TABLES)
     shutil.rmtree(last)  # as if it had been stopped after step 4
     assert folders.newest(out).name == "step-00000004"
-    assert digest(folders.newest(out) / OTHERS) != others or others is None
+    assert digest(folders.newest(out) / OBJECTIVE) != others or others is None
     resume_quietly(out)
-    assert essence(out) == whole and digest(last / OTHERS) == others
+    assert essence(out) == whole and digest(last / OBJECTIVE) == others
 
 
 def digest(path: Path) -> str | None:
@@ -105,7 +105,7 @@ def test_a_lost_generator_is_noticed(text: Path, tmp_path: Path) -> None:
     """Control: without the other weights a checkpoint does not fit, and the older one is taken."""
     settings, out = chosen(text, "replaced-token"), tmp_path / "run"
     last = train_quietly(settings, out)
-    (last / OTHERS).unlink()
+    (last / OBJECTIVE).unlink()
     assert folders.newest(out).name == "step-00000004"
 
 
@@ -113,7 +113,7 @@ def test_the_generator_is_a_model_of_its_own(text: Path, tmp_path: Path) -> None
     """Not a tensor of it among the product's; saved by itself it says what it said before."""
     settings, out = chosen(text, "replaced-token"), tmp_path / "run"
     last = train_quietly(settings, out)
-    stored = files.open_file(last / OTHERS).entries
+    stored = files.open_file(last / OBJECTIVE).entries
     assert stored and all(n.startswith("generator.") for n in stored)
     assert not any("tokens.weight" in n or "embeddings.position" in n for n in stored)
     loaded = pretrained.load(last)
@@ -138,10 +138,10 @@ def test_a_generator_goes_on_with_its_discriminator(text: Path, tmp_path: Path) 
     training = replace(settings.training, budget=Budget(steps=0), seed=7)
     begun = replace(settings, model=Folder(path=str(out)), training=training)
     again = train_quietly(begun, tmp_path / "again")
-    assert digest(again / OTHERS) == digest(last / OTHERS)
+    assert digest(again / OBJECTIVE) == digest(last / OBJECTIVE)
     smaller = ObjectiveChoice(name="replaced-token", options={"generator_layers": 0.5})
     other = train_quietly(replace(begun, objective=smaller), tmp_path / "other")
-    assert digest(other / OTHERS) != digest(last / OTHERS)
+    assert digest(other / OBJECTIVE) != digest(last / OBJECTIVE)
 
 
 def test_own_weights_are_a_function_of_the_seed(text: Path, tmp_path: Path) -> None:

@@ -208,14 +208,6 @@ class EncodedExamples:
             self, texts=Sequences(self.texts.tokens[is_kept], kept_lengths), segments=segments
         )
 
-    def chosen(
-        self, texts: NDArray[np.int64], labels: NDArray[Any], choices: int = 1
-    ) -> EncodedExamples:
-        """Return the texts with these indices, in this order, as whole texts with other labels."""
-        sequences, token_indices = self._take(texts)
-        segments = None if self.segments is None else self.segments[token_indices]
-        return EncodedExamples(sequences, labels, segments, choices)
-
     @property
     def plain(self) -> bool:
         """Whether each label or place belongs to a single whole text, without decoder targets."""
