@@ -166,6 +166,20 @@ def test_folders_and_files_of_many_are_tables(tmp_path: Path) -> None:
     table = load(tmp_path / "folder")
     assert {part: len(rows) for part, rows in table.parts.items()} == {"train": 2, "validation": 2}
     assert [row.values["label"] for row in table.parts["train"]] == ["cat", "dog"]
+    for name in ("README.md", "LICENSE.txt", "train/notes.txt"):
+        (tmp_path / "folder" / name).write_text("hi")
+    assert load(tmp_path / "folder").parts == table.parts
+    (tmp_path / "folder" / "train" / "cat" / "1.txt").write_text("A text of the class cat.")
+    assert find_images(tmp_path / "folder") is None, "the control: texts in the folder of a class"
+    (tmp_path / "cifar").mkdir()
+    (tmp_path / "cifar" / "data_batch_1.bin").write_bytes(bytes(3073))
+    (tmp_path / "cifar" / "batches.meta.txt").write_text("airplane")  # as it is published
+    assert len(load(tmp_path / "cifar").first) == 1
+    (tmp_path / "named").mkdir()
+    ppm(tmp_path / "named" / "1.ppm", PIXELS[0]), ppm(tmp_path / "named" / "2.ppm", PIXELS[1])
+    (tmp_path / "named" / "metadata.csv").write_text("file_name,label\n1.ppm,cat\n")
+    (counts,) = load(tmp_path / "named").counts.values()
+    assert [Path(file).name for file in counts.ignored.files] == ["2.ppm"]
     for name, sizes, content in (
         ("train-images-idx3-ubyte", (2, 8, 8), PIXELS[:2, :, :, 0].tobytes()),
         ("train-labels-idx1-ubyte", (2,), bytes([7, 3])),

@@ -4,13 +4,14 @@ holds, or refused."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from labelled.tables import finding_names, refusal, sentence, write
-from maskwright.base.errors import DataError
+from labelled.tables import finding_names, refusal, sentence, write, write_rows
+from maskwright.base.errors import DataError, UsageError
 from maskwright.text.tables.formats.json_file import squad_rows
 from maskwright.text.tables.marked_text import whole_words
 from maskwright.text.tables.prepare import prepare
@@ -188,6 +189,58 @@ def test_answers_of_squad_in_each_form(tmp_path: Path, answers: Any, ending: str
     articles = {"version": "1", "data": [{"title": "t", "paragraphs": paragraphs}]}
     parts = prepare(write(tmp_path / f"squad.{ending}", json.dumps(articles))).parts
     assert {row.answers for part in parts.values() for row in part} == {(("Anna", 7),)}
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"answers": [ANSWER]},
+        {"answer_text": "Anna", "answer_start": 7, "answer_end": 11},
+        {"answer": ["Anna"], "answer_start": [7]},
+    ],
+)
+def test_answers_of_rows_in_each_form(tmp_path: Path, answers: dict[str, Any]) -> None:
+    rows = [{"question": f"Who {n}?", "context": f"In May Anna came {n}."} for n in range(40)]
+    rows = [row | {"title": "T"} | answers for row in rows]
+    parts = prepare(write_rows(tmp_path / "a.jsonl", rows)).parts
+    assert {row.answers for part in parts.values() for row in part} == {(("Anna", 7),)}
+
+
+def test_an_empty_answer_is_none_whatever_its_position(tmp_path: Path) -> None:
+    row = {"question": "Who?", "context": "Anna came.", "answer": "", "answer_start": -1}
+    rows = [row | {"question": f"Who {n}?", "context": f"Anna came {n}."} for n in range(40)]
+    rows[0] |= {"answer": "Anna", "answer_start": 0}
+    parts = prepare(write_rows(tmp_path / "a.jsonl", rows)).parts
+    assert {row.answers for part in parts.values() for row in part} == {(), (("Anna", 0),)}
+
+
+def test_an_answer_without_a_position_that_stands_twice_asks_for_one(tmp_path: Path) -> None:
+    rows = [{"question": f"Who {n}?", "context": f"Anna {n}.", "answer": "Anna"} for n in range(9)]
+    rows[3]["context"] = "Anna saw Anna."
+    path = write_rows(tmp_path / "a.jsonl", rows)
+    error = refusal(DataError, lambda: prepare(path))
+    assert error.where == f"{path}, line 4, column 'answer'"
+    assert {"answer_start:", "0,", "9,", "on_bad=skip"} <= set(
+        re.split(r"[ (]|--read ", str(error.do))
+    )
+
+
+def test_a_yes_no_question_about_a_context_is_a_pair(tmp_path: Path) -> None:
+    answers = ["yes", "no", "maybe"]
+    rows = [
+        {"question": f"Is {n}?", "context": f"It is {n}.", "answer": answers[n % 3]}
+        for n in range(30)
+    ]
+    path = write_rows(tmp_path / "a.jsonl", rows)
+    dataset = prepare(path, division=None)
+    assert dataset.task.columns.roles == {
+        "first": ("question",),
+        "second": ("context",),
+        "label": ("answer",),
+    }
+    columns = {"first": ["question"], "second": ["answer"], "label": ["answer"]}
+    error = refusal(UsageError, lambda: prepare(path, columns=columns))
+    assert error.where == "--column"
 
 
 # ------------------------------------------------------------------------- tables below a title

@@ -263,9 +263,9 @@ def test_F75_an_answer_that_is_elsewhere() -> None:
     error = refusal(DataError, lambda: understood(table))
     assert error.where == "all.jsonl, line 1, column 'answers'"
     assert error.found == "'Ada', at character 3: 'da '"
-    assert "at 2: correct answer_start" in str(error.do)
+    assert "at 2" in str(error.do)
     error = refusal(DataError, lambda: understood(asked("a b a b", "b", 0)))
-    assert "at 2, 6: correct" in str(error.do)
+    assert "at 2, 6" in str(error.do)
     refusal(DataError, lambda: understood(asked("a b", "Zoe", 0)))
 
 

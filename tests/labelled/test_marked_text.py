@@ -204,9 +204,11 @@ OTHER_COUNTS = {
 @pytest.mark.parametrize("cause", OTHER_COUNTS)
 def test_a_part_that_brings_its_text_must_have_it_there(cause: str, key: str) -> None:
     before, count = OTHER_COUNTS[cause]
-    table = table_of(*entity_rows(before, count, key))
-    error = refusal(DataError, lambda: understood(table))
-    assert cause in str(error.do) and "on_bad=skip" in str(error.do)
+    bad, right = entity_rows(before, count, key), {"text": "Nobody", "entities": []}
+    tables = table_of(*bad), table_of(*bad, right)
+    advice = [str(refusal(DataError, lambda t=table: understood(t)).do) for table in tables]
+    assert all(cause in text for text in advice)
+    assert ["on_bad=skip" in text for text in advice] == [False, True], "some row is left"
     assert tags_of(entity_rows(before, key=key)) == RIGHT, "the control"
 
 

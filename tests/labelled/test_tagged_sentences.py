@@ -95,6 +95,8 @@ TSV = 'Ann\tB-PER\n"\tO\n\nRome\tB-LOC\n'
         ("#\thttp://a.b\n1\tAnn\tB-PER\tO\n\n", True),
         ("Ann\tB\nsat\tO\n\n", True),
         ("text\tlabel\n" + TSV, False),
+        ("token\tlabel\n" + TSV, True),
+        ("word\tlabel\n", False),
         (TSV.replace("\n\n", "\n"), False),
         ("Ann\nLee\n\nRome\n", False),
         (TSV.replace('"', "two words"), False),
@@ -104,6 +106,18 @@ TSV = 'Ann\tB-PER\n"\tO\n\nRome\tB-LOC\n'
 )
 def test_a_tsv_may_be_one(text: str, is_words: bool) -> None:
     assert is_tsv_of_words(text) is is_words
+
+
+def test_a_header_names_the_columns_and_is_no_word(tmp_path: Path) -> None:
+    text = "ner Word pos\nB-PER Anna NN\nO sat V\n\nB-LOC Rome NN\n"
+    wanted = [["Anna", "sat"], ["Rome"]], [["B-PER", "O"], ["B-LOC"]]
+    for beginning, names in (("", ()), ("-DOCSTART- O\n\n", ()), ("\n", ("tags", "tokens", "x"))):
+        tags, tokens = names[:2] or ("ner", "Word")
+        sentences = _read(beginning + text.replace("pos\n", "pos\n" + "\n" * bool(names)), names)
+        assert ([s[tokens] for s in sentences], [s[tags] for s in sentences]) == wanted
+    assert len(load(write(tmp_path / "a.txt", text)).first) == 2
+    # The control: below other words, names of columns are words.
+    assert _read("the O\nword tag\n") == [{"tokens": ["the", "word"], "tags": ["O", "tag"]}]
 
 
 def test_tags_before_the_words_are_refused() -> None:

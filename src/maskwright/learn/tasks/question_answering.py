@@ -64,6 +64,7 @@ from maskwright.text.tables.marked_text import as_read, cause_of_place, whole_wo
 from maskwright.text.tables.rows import (
     FIX_ROW,
     TABLE_FILE,
+    TAKE_OUT,
     TRAIN,
     VALIDATION,
     QuestionExample,
@@ -101,7 +102,7 @@ class QuestionLayout(Layout):
             return  # the answer is one of the choices, and need not occur in the text
         if "answers" not in search.roles and (_has_verdicts(search) or _is_yes_or_no(search)):
             return
-        search.by_name("answers", lambda c: c.kind in ("object", "texts", "text"))
+        search.by_name("answers", lambda c: c.kind in ("object", "texts", "text", "mixed"))
         search.by_name("context", lambda c: c.kind in TEXTLIKE)
         if "context" in search.roles:
             search.by_name("question", lambda c: c.kind in TEXTLIKE)
@@ -145,7 +146,7 @@ class QuestionLayout(Layout):
             yield Finding(
                 "questions-without-answer",
                 f"{counted(len(unanswered), 'question')} of {len(rows):,} in {split} "
-                f"({len(unanswered) / len(rows):.0%}) have no answer in their context",
+                f"({len(unanswered) / len(rows):.0%}) without an answer in the context",
                 f"the first: {unanswered[0].where}",
             )
         columns = dataset.task.columns
@@ -195,7 +196,8 @@ def _parse_answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], 
     else:  # the offsets, if any, are in a column of their own
         texts = value if type(value) is list else [] if is_empty(value) else [value]
         start = value_of(row, "answer_start")
-        starts = start if type(start) is list else [] if is_empty(start) else [start]
+        starts = start if type(start) is list else [start]
+        starts = [] if not texts or is_empty(start) else starts
     if type(texts) is str:
         texts, starts = [texts], [starts]
     if type(texts) is not list or not all(type(t) is str for t in texts):
@@ -229,11 +231,14 @@ def _locate(text: str, start: int | None, context: str, row: Row, name: str) -> 
         cause = cause_of_place(context, text, start)
     elif count == 1:
         return text, context.index(text)
-    starts = [match.start() for match in re.finditer(re.escape(text), context)] if count else []
-    tip = f"it stands at {', '.join(map(str, starts[:5]))}: correct answer_start"
-    do = "; ".join(filter(None, [tip if starts else FIX_ROW, cause]))
-    condition = "context[start : start + len(answer)] == answer, in characters"
     message = "the answer is not in the context at its place"
+    condition, remedy = "context[start : start + len(answer)] == answer, in characters", "correct"
+    if start is None:
+        message = f"an answer without a position is in the context {counted(count, 'time')}"
+        condition, remedy = "an answer that is there once, or its position", "add"
+    starts = [match.start() for match in re.finditer(re.escape(text), context)] if count else []
+    tip = f"{remedy} answer_start: it stands at {', '.join(map(str, starts[:5]))}, or {TAKE_OUT}"
+    do = "; ".join(filter(None, [tip if starts else FIX_ROW, cause]))
     raise cell_error(message, row, name, condition, do, shown=shown)
 
 

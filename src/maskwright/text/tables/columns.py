@@ -346,7 +346,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("questionstem", "stem", "sent2"),
     ),
     "context": ("context", "passage", "paragraph", "article", "document", "premise", "sent1"),
-    "answers": ("answers", "answer"),
+    "answers": ("answers", "answer", "answertext"),
     "choices": ("choices", "options", "endings", "candidates"),
     "text": (
         *("text", "sentence", "review", "reviewtext", "content", "body", "comment", "commenttext"),

@@ -22,6 +22,7 @@ from maskwright.base.storage.manifest import hash_file
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.files import Source, find
 from maskwright.text.corpus.reading import Counts, ReadingOptions
+from maskwright.text.images.decode import is_image_name, is_of_images
 from maskwright.text.tables.cell_values import as_integer
 from maskwright.text.tables.formats import text_files
 from maskwright.text.tables.formats.exports import resolve_labels
@@ -88,6 +89,12 @@ def load(
         for source in files:
             features = class_names_in(features_of(source))
             names |= {column: dict(enumerate(map(str, classes))) for column, classes in features}
+    if any(map(is_of_images, map(Path, ignored.files))):  # which the rows of a table may name
+        values = (
+            value for rows in rows_by_split.values() for r in rows for value in r.values.values()
+        )
+        named = {Path(value).name for value in values if is_image_name(value)}
+        ignored.files[:] = [file for file in ignored.files if Path(file).name not in named]
     resolve_labels(rows_by_split, counts)
     first_counts = next(iter(counts.values()))
     first_counts.without_part += unassigned_files

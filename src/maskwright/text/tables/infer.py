@@ -497,6 +497,7 @@ def _check_given(requested: Mapping[str, tuple[str, ...]], described: Mapping[st
     """Raise UsageError for unknown roles or columns given by the user."""
     known_roles = (*roles(), *COMMON, *roles(lambda layout: layout.optional))
     multi_column = roles(lambda layout: (*layout.multi_column, *layout.joined))
+    role_of: dict[str, str] = {}
     for role, names in requested.items():
         if role not in known_roles:
             advice = "correct the role: --column ROLE=NAME"
@@ -516,6 +517,14 @@ def _check_given(requested: Mapping[str, tuple[str, ...]], described: Mapping[st
                     where=f"{role}={name}",
                     found=f"the columns {', '.join(described)}",
                     wanted=near(name, described),
+                    do=f"name the column that holds the {role}",
+                )
+            if role != "group" and role_of.setdefault(name, role) != role:
+                raise UsageError(
+                    "one column has two roles",
+                    where="--column",
+                    found=f"{role_of[name]}={name}, {role}={name}",
+                    wanted="a column for each role",
                     do=f"name the column that holds the {role}",
                 )
 
@@ -656,9 +665,13 @@ def _unclear_roles_error(
     others = [c for c in candidates if c.name not in texts and c.kind not in ("object", "mixed")]
     labels = [c.name for c in sorted(others, key=lambda c: not c.has_classes)]
     names_present = {plain(name) for name in described}
-    if names_present & {"word", "token"} and names_present & {"tag", "ner", "nertag", "label"}:
-        do = "rows seem to be single words: add a column sentence_id with the number of each "
-        do += "word's sentence, make a .conll file, or write lists, a sentence in each row"
+    if names_present == {"tokens"}:
+        do = "write the tag of each word behind it, with a tab or a blank between"
+    elif names_present & {*NAMES["tokens"]} and names_present & {*NAMES["tags"]}:
+        do = (
+            "write a list of words and a list of tags into each row; where a row is a single word, "
+        )
+        do += "add a column sentence_id with the number of its sentence, or make a .conll file"
     elif partly:
         layout, assigned = partly[0]
         (role,) = (role for role in layout.roles if role not in assigned)
@@ -681,7 +694,7 @@ def _unclear_roles_error(
         do = f"where each is a label of its own: {' '.join(option('label', n) for n in flags)}; "
         do += f"where one of them is the label: {option('label', flags[0])}"
     elif labels and not any(c.kind == "text" and c.name != labels[0] for c in candidates):
-        do = "write a text, not a list or bytes, into each row of a column"
+        do = "write a text, or the path of an image, into each row of a column; not a list or bytes"
     elif labels:
         do = f"say which column is the label: {option('label', labels[0])}"
         do += f" (or {', '.join(labels[1:4])})" if len(labels) > 1 else ""

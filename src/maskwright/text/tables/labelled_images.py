@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.corpus.files import KINDS, IgnoredFiles, shown
+from maskwright.text.corpus.files import ABOUT, KINDS, IgnoredFiles, shown
 from maskwright.text.images.decode import (
     SUFFIXES,
     bytes_of_image,
@@ -33,6 +34,8 @@ from maskwright.text.tables.layout import Columns, Layout, Task
 from maskwright.text.tables.rows import ALL, LABEL, PARTS, TEST, TRAIN, Example, Row, value_of
 
 IMAGE = "image"
+# Names of classes, as CIFAR is published; not read.
+CLASS_NAMES = re.compile(r"labels\.txt|batches\.meta\.txt|(fine|coarse)_label_names\.txt")
 
 
 def find_images(path: Path) -> tuple[dict[str, list[Row]], IgnoredFiles] | None:
@@ -53,10 +56,8 @@ def find_images(path: Path) -> tuple[dict[str, list[Row]], IgnoredFiles] | None:
     rows: dict[str, list[Row]] = {}
     ignored, folders = IgnoredFiles(), sorted(os.walk(path))
     every_file = [Path(root, name) for root, _, names in folders for name in names]
-    has_tables = any(
-        file.suffix.lower() in KINDS and file.name != "labels.txt" for file in every_file
-    )
-    if has_tables or not any(map(is_of_images, every_file)):
+    image_folders = {file.parent for file in every_file if is_of_images(file)}
+    if not image_folders or any(_may_be_data(file, image_folders) for file in every_file):
         return None
     for file in sorted(every_file):
         if not is_of_images(file):
@@ -82,6 +83,14 @@ def find_images(path: Path) -> tuple[dict[str, list[Row]], IgnoredFiles] | None:
         )
     order = [part for part in (*PARTS, ALL) if part in rows]
     return {part: rows[part] for part in order}, ignored
+
+
+def _may_be_data(file: Path, image_folders: Collection[Path]) -> bool:
+    """Whether a file is a table or text, and no note above the folders of the classes."""
+    kind = KINDS.get(file.suffix.lower())
+    is_above = len(image_folders) > 1 and file.parent not in image_folders
+    is_note = is_above or ABOUT.match(file.name) or CLASS_NAMES.fullmatch(file.name)
+    return kind is not None and not (kind == "text" and is_note)
 
 
 def _part_of(name: str) -> str:

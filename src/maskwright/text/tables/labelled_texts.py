@@ -359,12 +359,15 @@ class PairLayout(Layout):
     has_label_forms = True
 
     def find(self, search: ColumnSearch) -> None:
-        search.two(("first", "second"), PAIRS)
+        answer = search.by_plain.get("answer")  # of a yes/no question about a passage
+        has_verdict = answer is not None and search.described[answer].has_classes
+        about_context = has_verdict and "label" not in search.by_plain
+        search.two(("first", "second"), [("question", "context")] * about_context + [*PAIRS])
         if "first" in search.roles and "second" in search.roles:
             search.label()
-            answer = search.by_plain.get("answer")  # of a yes/no question about a passage
-            if "label" not in search.roles and answer and search.described[answer].has_classes:
-                search.take("label", [answer], "by its name")
+            is_free = answer in {column.name for column in search.free()}
+            if has_verdict and is_free and "label" not in search.roles:
+                search.take("label", [str(answer)], "by its name")
             search.label_name()
 
     def reason(self, columns: Columns) -> str:

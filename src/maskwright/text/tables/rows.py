@@ -33,7 +33,8 @@ LABEL = "label"
 DEFAULT_READING = ReadingOptions()
 TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
 SKIP = "--read on_bad=skip"
-FIX_ROW = f"correct the row, or take it out ({SKIP} drops and counts it)"
+TAKE_OUT = f"take it out ({SKIP} drops and counts it)"
+FIX_ROW = f"correct the row, or {TAKE_OUT}"
 # Number of a class in the data -> its name, in ascending order.
 Names = dict[int, str]
 
@@ -187,9 +188,10 @@ def usable(
             first_error.found = (
                 f"{first_error.found or ''}; {len(bad):,} of {len(rows):,} rows are bad"
             )
-        raise first_error.advising(
-            (first_error.do or "").replace(SKIP, f"{SKIP} {raised}" if too_many else SKIP)
-        )
+        advice = first_error.do or ""
+        if len(bad) == len(rows):  # no row would be left
+            advice = re.sub(f",( or)? {re.escape(TAKE_OUT)}", "", advice)
+        raise first_error.advising(advice.replace(SKIP, f"{SKIP} {raised}" if too_many else SKIP))
     if too_many:
         reason = bad[0][1]
         higher_limit = f", or raise it ({raised})"

@@ -202,7 +202,7 @@ def reading_findings(split: str, counts: Counts) -> Iterator[Finding]:
     if len(files := list(counts.hashes)) > 1:
         more = len(files) - LISTED_FILES
         listed = ", ".join(files[:LISTED_FILES]) + (f" and {more:,} more files" if more > 0 else "")
-        yield Finding("files-of-part", f"{split}: {listed}")
+        yield Finding("files-of-part", f"{split}: read from {listed}")
     yield from (finding.of(split) for finding in counts.findings)
 
 

@@ -8,9 +8,10 @@ Tion   NNP B-LOC
 1   The   the   DET    DT   …   2   det   _   _        CoNLL-U, the format of Universal
 2   cat   cat   NOUN   NN   …   3   nsubj _   _        Dependencies: ten columns
 
-In CoNLL columns, the user can name the columns (`header`), and has to if the first column does not
-hold words, or if another column looks like tags and the last does not. Columns are separated by
-tabs if a line has one, so that words may contain spaces; otherwise by spaces.
+In CoNLL columns, a first line such as "word ner" or the user (`header`) can name the columns; the
+user has to if the first column does not hold words, or if another column looks like tags and the
+last does not. Columns are separated by tabs if a line has one, so that words may contain spaces;
+otherwise by spaces.
 
 Of multiword tokens of a treebank ("zum": "zu", "dem"; numbered 3-4) the words are read; empty nodes
 (8.1) are left out. A column that has only "_" in a sentence is left out of its row.
@@ -26,6 +27,7 @@ from typing import Any
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.reading import OR_SKIP, Counts, Ledger, ReadingOptions, line_in
+from maskwright.text.tables.columns import NAMES
 from maskwright.text.tables.rows import plain
 
 # ------------------------------------------------------------------------------ tables of words
@@ -282,6 +284,13 @@ LAST = re.compile(r"O|[BIESLUM](-\w.*)?")  # of one entity type, which has no na
 NumberedLines = list[tuple[int, str]]
 
 
+def is_header(columns: Sequence[str]) -> bool:
+    """Whether a line has the names of the columns: of words, of tags, and each once."""
+    names = [plain(column) for column in columns]
+    named_roles = not {*WORDS}.isdisjoint(names) and not {*NAMES["tags"]}.isdisjoint(names)
+    return named_roles and len(set(names)) == len(names)
+
+
 def is_tsv_of_words(text: str) -> bool:
     """Whether a .tsv file that begins with `text` holds tagged words and is not a table with a
     header: up to the first empty line, all lines have equal width and one column holds tags."""
@@ -289,7 +298,8 @@ def is_tsv_of_words(text: str) -> bool:
     words = [line.split("\t") for line in lines[0].split("\n")]
     if len(words) > 1 and words[0][0].startswith("#") and len(words[0]) != len(words[1]):
         words = words[1:]  # a comment
-    width = len(words[0])
+    words = words[is_header(words[0]) :]
+    width = len(words[0]) if words else 0
     if not lines[1] or width < 2 or any(len(columns) != width for columns in words):
         return False
     return all(len(columns[0].split()) <= 1 for columns in words) and any(
@@ -306,6 +316,7 @@ def is_text_of_words(text: str) -> bool:
     if "" not in (line.strip() for line in lines):
         return False  # no sentence ends
     words = [_split_columns(line) for line in lines if line.strip() and not COMMENT.match(line)]
+    words = words[is_header(words[0]) :] if words else words
     width = len(words[0]) if words else 0
     if width < 2 or any(len(columns) != width for columns in words):
         return False
@@ -333,6 +344,9 @@ def rows(
         return
     any_line = Ledger(ReadingOptions(on_bad="skip", max_bad_fraction=1), Counts(), None)
     sample = list(_sentences([first_block], file, any_line, 0))
+    lines = (_split_columns(line) for _, line in first_block.lines() if not COMMENT.match(line))
+    first_line = next((c for c in lines if c[:1] not in ([], ["\r"], [DOCUMENT])), [])
+    header = header or (first_line if is_header(first_line) else ())
     widths = [len(words[0]) for words, _ in sample]
     usual_width = max(set(widths), key=widths.count, default=0)
     names: dict[int, tuple[str | None, ...]] = {}  # by the number of columns of a sentence
@@ -358,9 +372,11 @@ def _sentences(
 ) -> Iterator[tuple[list[list[str]], int]]:
     """Yield (list of the columns of each line, number of the first line) for each sentence;
     `usual_width` is the number of columns of most sentences."""
-    for lines in _lines_by_sentence(blocks, ledger):
+    for number_of_sentence, lines in enumerate(_lines_by_sentence(blocks, ledger)):
         lines = list(itertools.dropwhile(lambda line: COMMENT.match(line[1]), lines))
         words = [_split_columns(line) for _, line in lines]
+        if number_of_sentence == 0 and words and is_header(words[0]):
+            del words[0], lines[0]
         # A comment may also be a source: "#", "http://…".
         while len(words) > 1 and words[0][0][0] == "#" and len(words[0]) != len(words[1]):
             del words[0], lines[0]
