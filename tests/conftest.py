@@ -12,6 +12,7 @@
 - Random examples (hypothesis) are the same ones each time.
 - What is collected is garbage to nobody: it is kept out of the collector's rounds, which walked
   through a million objects of modules and tests, a fifth of all time.
+- No test waits for the disk: what outlives a power cut is told by the calls (faults/powerloss.py).
 - Modules are compiled once, also where the machine asks for no bytecode, not in each process.
 """
 
@@ -47,6 +48,7 @@ from serve.clients import tasks_server  # noqa: E402, F401 - fixture
 from small_models import model, models  # noqa: E402, F401 - fixtures
 from small_tasks import small_task, tuned  # noqa: E402, F401 - fixtures
 
+os.fsync = os.fstat  # which refuses what is not open, too
 torch.cpu._is_amx_tile_supported = torch.cpu._is_avx512_bf16_supported = lambda: False
 torch.cuda.is_bf16_supported = lambda including_emulation=True: False
 

@@ -43,7 +43,7 @@ PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
 SAYS = {"cat": "a red hat", "dog": "the old tree"}
 
 
-def table(path: Path, count: int = 300) -> Path:
+def table(path: Path, count: int = 220) -> Path:
     """What an animal somewhere in the text says."""
     draw, rows = np.random.default_rng(0), []
     for _ in range(count):
@@ -60,12 +60,12 @@ KIND = task_for("sequence-to-sequence")
 TWO_ROWS = [RewriteExample("the cat", "a red hat", ""), RewriteExample("dog", "tree", "")]
 
 
-@pytest.mark.parametrize(("name", "epochs"), [("t5", 24), ("gpt2", 12)])
+@pytest.mark.parametrize(("name", "epochs"), [("t5", 14), ("gpt2", 8)])
 def test_it_learns_what_to_write(
     models: dict[str, Path], tmp_path: Path, name: str, epochs: int
 ) -> None:
     data, out = table(tmp_path / "data.jsonl"), tmp_path / "out"
-    settings: dict[str, Any] = {"epochs": epochs, "batch": 16, "rate": 5e-3, "columns": COLUMNS}
+    settings: dict[str, Any] = {"epochs": epochs, "batch": 16, "rate": 1e-2, "columns": COLUMNS}
     finetuned(models[name], data, out, prompt="animal: {source}", **settings)
     (tuned, *scores), (_, *copied), *others = results_of(out)["table"]["rows"]
     assert tuned == "fine-tuned, seed 0" and float(scores[5].split()[0]) > 0.8
