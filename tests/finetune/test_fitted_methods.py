@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 from scipy.special import expit, softmax
 from scipy.stats import spearmanr
+from sklearn.linear_model import LogisticRegression
 from torch.nn import functional
 
 import maskwright
@@ -48,6 +49,14 @@ def test_fitted_methods_are_an_open_set() -> None:
     assert METHOD in catalogue.names(FITTED) and set(catalogue.names(FITTED)) <= set(names())
     fitted = Method(METHOD).fitted
     assert fitted is not None and Method(METHOD).head_alone and Method("probe").fitted is None
+
+
+def test_many_classes_of_few_rows_give_no_warning() -> None:
+    classes = np.arange(21) % 12
+    with pytest.warns(UserWarning, match="unique classes"):  # the control
+        LogisticRegression().fit(np.eye(12)[classes], classes)
+    weight, _ = linear.fit_linear(np.eye(12)[classes], classes, "single", 12)
+    assert weight.argmax(1).tolist() == list(range(12))
 
 
 def test_the_penalty_is_selected_and_folded_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,7 @@ def test_the_best_method_is_saved_and_its_score_is_nested(
 def selection_of(data: Dataset, **fields: Any) -> Any:
     """A selection that begins now, without a limit."""
     usual = {"foldings": [], "num_folds": 1, "trial_seed": 0, "limit": math.inf, "say": print}
+    usual["can_refold"] = False
     fields = {**usual, "panel": SimpleNamespace(), "skipped": {}, **fields}
     return method_selection._Selection(data=data, begin=time.perf_counter(), **fields)
 
@@ -208,6 +209,19 @@ def test_what_the_budget_does_not_allow_is_not_tried(
     assert results["selection"]["assurance"] != method_selection.UNTOUCHED
     reasons = {t["method"]: t["not_tried"] for t in results["selection"]["trials"][-2:]}
     assert "--class-weights" in reasons["bag-of-words"] and "180" not in reasons["full"]
+
+
+@pytest.mark.parametrize("folds", [None, 5])
+def test_fewer_folds_make_time_for_a_method(
+    folds: int | None, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = table(tmp_path / "data.csv", "classification", 36), tmp_path / "out"
+    set_costs(monkeypatch, full=1e9, contrastive=1000.0)  # 5 trainings or 3 of them
+    finetune_file(model, data, out, **BRIEFLY, folds=folds, budget=4000)
+    is_refolded = folds is None
+    assert ("contrastive" in tried(out)) is is_refolded
+    assert results_of(out)["folds"] == (3 if is_refolded else 5)
+    assert read(out / "finetune.toml").folds == (3 if is_refolded else 5)
 
 
 @pytest.mark.parametrize(("budget", "num_tried"), [(100, 2), (1e6, 4)])

@@ -186,14 +186,13 @@ def _predicted(
     features: Any, labels: NDArray[Any], new_features: Any, num_classes: int
 ) -> NDArray[np.float64]:
     """Return the log odds (N, C) of new rows."""
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     # A bag of words has rows of length 1 with few features; embeddings have deviation 1.
     strength = 0.01 if isinstance(features, np.ndarray) else 10.0
     model = LogisticRegression(C=strength, max_iter=100, tol=1e-3)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)  # not converged; many classes of few rows
         if labels.ndim == 2:
             log_odds = np.full((new_features.shape[0], num_classes), -10.0)
             for number, column in enumerate(labels.T):

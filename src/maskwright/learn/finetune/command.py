@@ -189,7 +189,7 @@ def finetune_recipe(
                 learner_for=learner_for,
                 settings=settings,
                 budget=recipe.budget,
-                folds=folds,
+                folds=recipe.folds,
                 require=require,
                 **common,
             )

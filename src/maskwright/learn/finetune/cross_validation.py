@@ -101,6 +101,7 @@ class OutOfFold:
         encoded: the encoded rows of this part.
         results: the answers of each repetition to these rows, and the outputs of the first.
         baselines: the answers of the baselines in each repetition, on the same folds.
+        num_folds: the number of folds of the first repetition.
         task_type: with the options that all out-of-fold outputs choose, for the model of all rows.
     """
 
@@ -108,6 +109,7 @@ class OutOfFold:
     encoded: Encoded
     results: list[SeedResult]
     baselines: list[list[tuple[str, Answers]]]
+    num_folds: int
     task_type: TaskType
 
     def of_model(self, trained: SeedResult) -> list[SeedResult]:
@@ -228,6 +230,7 @@ def join_folds(
         encoded,
         results,
         [[*{**by_name, **constants}.items()] for by_name in baselines],
+        len(foldings[0].folds),
         task_type.calibrate(encoded, lambda _: raw_outputs, final=True),
     )
 

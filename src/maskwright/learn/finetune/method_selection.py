@@ -3,8 +3,9 @@
 Candidates are the fitted methods that support the task, and the training of all weights; or the
 method that is named. A search adds N other settings of the training. All candidates are compared on
 the same folds: as many as fit into the time budget, at least two; those for which there is no time
-are left out. Of equal scores the cheaper method wins; on fewer than 20 rows, which do not show that
-methods are equally good, the other.
+are left out. There are three folds instead of five if that makes time for more candidates. Of equal
+scores the cheaper method wins; on fewer than 20 rows, which do not show that methods are equally
+good, the other.
 
 The budget is wall time. It includes the estimates of costs, the trials and the predictions for all
 folds. A candidate that would exceed it is stopped after a training step or a fold; only the
@@ -50,6 +51,7 @@ from maskwright.base.terminal import Say, counted, decimals, printer, quiet
 from maskwright.learn.finetune.cost import OutOfTimeError, seconds_of_training
 from maskwright.learn.finetune.cross_validation import (
     DIVIDED_FROM,
+    FOLDS,
     Folding,
     OutOfFold,
     fold,
@@ -69,6 +71,7 @@ from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
 BUDGET = 300.0  # seconds
 ESTIMATES = 0.5  # share of the budget after which no further cost is estimated
+FEWER_FOLDS = 3
 # The n-th settings of a search are at n times these positions, modulo 1, which cover a cube evenly:
 # powers of the real root of x⁴ = x + 1 (Roberts 2018).
 SEARCH_STEPS = 1.2207440846057596 ** -np.arange(1.0, 4.0)
@@ -252,6 +255,10 @@ class _Candidate:
             [folding.data.parts[TRAIN][i] for n in numbers for i in folding.folds[n]], outputs
         )
 
+    def forget(self) -> None:
+        """Drop the outputs for the folds."""
+        self._outputs.clear()
+
     def short_trial(self, parts: Dataset, seed: int) -> float:
         """Return the metric on the part "test" after training on the part "train"."""
         settings = replace(self.settings, seed=seed)
@@ -275,6 +282,7 @@ class _Selection:
         trial_seed: of trainings where no fold has a seed.
         begin: the time of `time.perf_counter` at which the selection began.
         limit: seconds.
+        can_refold: whether the rows may be divided into `FEWER_FOLDS` instead.
         skipped: why candidates are left out, by name.
         num_compared: the number of folds on which they are compared.
         estimated: seconds of those trials that were part of the estimates.
@@ -287,6 +295,7 @@ class _Selection:
     trial_seed: int
     begin: float
     limit: float
+    can_refold: bool
     panel: WorkPanel
     say: Say
     skipped: dict[str, str]
@@ -397,38 +406,62 @@ class _Selection:
 
     def plan(self, timed: Sequence[_Candidate], subject: str) -> list[_Candidate]:
         """Set `num_compared`; return the candidates for which there is time, the fastest first, and
-        print the times. If there is no time for two folds, or for the only one, candidates are left
-        out, first the training of all weights, as fitted methods suit few rows better."""
+        print the times. If more of them have time on fewer folds, the rows are divided again."""
         timed = sorted(timed, key=lambda c: (c.method.opens_network, c.seconds))
-        limit = self.end - time.perf_counter() + self.estimated
+        limit = self.end - time.perf_counter()
+        skipped = self._without_time(timed, limit + self.estimated)
+        if skipped and self.can_refold:
+            refolded = replace(self, num_folds=FEWER_FOLDS)
+            if len(skipped_then := refolded._without_time(timed, limit)) < len(skipped):
+                self._refold(timed)
+                skipped = skipped_then
+        self.skipped |= skipped
+        usable = [candidate for candidate in timed if candidate.name not in skipped]
+        self.best, self.num_compared = timed[0], self.num_folds
+        limit += self.estimated
+        while (
+            self.num_compared > min(2, self.num_folds)
+            and _seconds(usable, self.num_compared, self.remaining_folds) > limit
+        ):
+            self.num_compared -= 1
+        expected = duration(_seconds(usable, self.num_compared, self.remaining_folds))
+        on_folds = (
+            f" on {self.num_compared} of {self.num_folds} folds" if self.num_folds > 1 else ""
+        )
+        longest = duration(max(c.seconds for c in usable) / (len(self.foldings) or 1))
+        afterwards = f"then the selected one is trained, each seed in up to {longest}"
+        self.say(f"{counted(len(usable), subject)}{on_folds}: about {expected}; {afterwards}")
+        return usable
+
+    def _without_time(self, timed: Sequence[_Candidate], limit: float) -> dict[str, str]:
+        """Return why candidates are left out within `limit` seconds, by name. If there is no time
+        for two folds, or for the only one, the training of all weights is left out first, as fitted
+        methods suit few rows better; never the fastest."""
+        skipped, usable = dict[str, str](), list[_Candidate]()
         min_folds = min(2, self.num_folds)
-        num_trainings, usable = self.num_folds if self.is_scored else min_folds, list[_Candidate]()
+        num_trainings = self.num_folds if self.is_scored else min_folds
         for candidate in sorted(timed, key=lambda c: c.method.fitted is None):
             needed = _seconds([*usable, candidate], min_folds, num_trainings - min_folds)
             if candidate is timed[0] or needed <= limit:
                 usable.append(candidate)
             elif math.isinf(candidate.seconds):
-                self.skipped[candidate.name] = "the budget is too short for it"
+                skipped[candidate.name] = "the budget is too short for it"
             else:
                 needs = f"would take about {duration(num_trainings * candidate.seconds)}"
                 remaining = limit - min_folds * sum(c.seconds for c in usable)
                 needs += f", of {duration(max(0.0, remaining))} left"
-                self.skipped[candidate.name] = f"{counted(num_trainings, 'training')} {needs}"
-        self.best, self.num_compared = timed[0], self.num_folds
-        while (
-            self.num_compared > min_folds
-            and _seconds(usable, self.num_compared, self.remaining_folds) > limit
-        ):
-            self.num_compared -= 1
-        waiting = [candidate for candidate in timed if candidate.name not in self.skipped]
-        expected = duration(_seconds(waiting, self.num_compared, self.remaining_folds))
-        on_folds = (
-            f" on {self.num_compared} of {self.num_folds} folds" if self.num_folds > 1 else ""
-        )
-        longest = duration(max(c.seconds for c in waiting) / (len(self.foldings) or 1))
-        afterwards = f"then the selected one is trained, each seed in up to {longest}"
-        self.say(f"{counted(len(waiting), subject)}{on_folds}: about {expected}; {afterwards}")
-        return waiting
+                skipped[candidate.name] = f"{counted(num_trainings, 'training')} {needs}"
+        return skipped
+
+    def _refold(self, timed: Sequence[_Candidate]) -> None:
+        """Divide the rows into `FEWER_FOLDS`."""
+        seeds = [folding.seed for folding in self.foldings]
+        self.foldings = fold(self.data, FEWER_FOLDS, seeds)
+        for candidate in timed:
+            candidate.forget()
+            if candidate.method.head_alone:  # whose time is divided by the number of folds
+                candidate.seconds *= self.num_folds / FEWER_FOLDS
+        self.num_folds, self.estimated = FEWER_FOLDS, 0.0
 
     def try_candidates(self, waiting: Sequence[_Candidate]) -> SeedResult | None:
         """Try candidates and set `best`; return its training if the validation part decides."""
@@ -520,7 +553,7 @@ def select_method(
     settings: Callable[[FinetuneRecipe, Method], Settings],
     seeds: Sequence[int],
     budget: float | None,
-    folds: int,
+    folds: int | None,
     require: Callable[..., object],
     stream: TextIO | None = None,
 ) -> MethodSelection:
@@ -534,7 +567,8 @@ def select_method(
         budget: seconds that the trials may take; None: `BUDGET`, or any number in a search and if
             each method is trained once.
         require: checks that `out` is free for a learner, or has a begun one of `candidates`.
-        folds, stream: as for `finetune`.
+        folds: as in a recipe; None: `FOLDS`, or `FEWER_FOLDS` if that makes time for candidates.
+        stream: as for `finetune`.
 
     Raises:
         DataError: the training rows cannot be divided into folds.
@@ -547,7 +581,7 @@ def select_method(
     usual_recipes = {recipe.method: recipe for recipe in reversed(usable.values())}
     if not by_validation:
         option = "--method auto" if len(usual_recipes) > 1 else "--search"
-        foldings = _fold(data, folds, seeds, option)
+        foldings = _fold(data, folds or FOLDS, seeds, option)
         if num_rows < DIVIDED_FROM or is_cross_validated(data):
             num_folds = min(len(folding.folds) for folding in foldings)
     learners = {name: learner_for(recipe.methods[0]) for name, recipe in usual_recipes.items()}
@@ -567,6 +601,7 @@ def select_method(
             trial_seed=seeds[-1] + 1 if is_search else seeds[0],
             begin=begin,
             limit=limit,
+            can_refold=folds is None and is_cross_validated(data) and num_folds > FEWER_FOLDS,
             panel=panel,
             say=say,
             skipped=skipped,
@@ -586,7 +621,7 @@ def select_method(
         if is_search:
             first_seed = None  # of the seed of trials
         basis, assurance, out_of_fold = "on the validation part", UNTOUCHED, None
-        if foldings:
+        if selection.foldings:
             rows = counted(selection.num_scored, "held-out row")
             basis = f"on {rows} of the training part"
         if selection.is_scored:
@@ -597,9 +632,10 @@ def select_method(
     table = _trials_table(trials, measure, title, assurance)
     say("\n" + document.for_terminal(table) + "\n")
     record = {"basis": basis, "assurance": assurance, "trials": trials}
-    return MethodSelection(
-        best.recipe, best.learner, network, record, table, first_seed, out_of_fold
-    )
+    recipe = best.recipe
+    if selection.num_folds < num_folds:
+        recipe = replace(recipe, folds=selection.num_folds)
+    return MethodSelection(recipe, best.learner, network, record, table, first_seed, out_of_fold)
 
 
 def _fold(data: Dataset, num_folds: int, seeds: Sequence[int], option: str) -> list[Folding]:

@@ -84,8 +84,9 @@ class FinetuneRecipe:
         seeds: number of seeds to try (default 3, or 1 with --seed); the best on the validation part
             is saved.
         folds: number of folds of a cross-validation, of which each seed is a repetition (default: 5
-            where one file of fewer than 1,000 rows is given, repeated as --seeds says; 0: a tenth
-            of the rows is drawn for validation and one for the test part).
+            where one file of fewer than 1,000 rows is given, or 3 if auto then has time for more
+            methods, repeated as --seeds says; 0: a tenth of the rows is drawn for validation and
+            one for the test part).
         seed: the first seed (default 0); without --seeds the only one.
         epochs: number of passes over the rows (default 3, each of several passes where these would
             be fewer than --least-steps).

@@ -175,6 +175,7 @@ def finetune(
     if eval_part == OUT_OF_FOLD:
         trained_seeds = seeds[:1]
         trainings = 1 if out_of_fold is not None else trainings * num_folds + 1
+        num_folds = num_folds if out_of_fold is None else out_of_fold.num_folds
         facts |= {"folds": num_folds, "repetitions": len(seeds)}
     else:
         facts["seeds tried"] = len(seeds)

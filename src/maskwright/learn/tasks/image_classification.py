@@ -8,6 +8,7 @@ anything is learned or predicted.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -75,7 +76,9 @@ class ImageClassification(Classification):
         if len(np.unique(truth)) > 1:
             size = min(PIXELS, *_pixels(train[0]).shape[:2])
             regression = LogisticRegression(C=REGULARISATION, max_iter=STEPS)
-            regression.fit(_brightness(train, size), truth)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # many classes of few rows
+                regression.fit(_brightness(train, size), truth)
             answers.append(("pixels", regression.predict(_brightness(rows, size))))
         return answers
 
