@@ -180,8 +180,16 @@ def test_vectors_go_in_and_out_and_have_neighbours(tmp_path: Path) -> None:
     assert without.value.where == str(folder) and not (tmp_path / "heads").exists()
 
 
+def test_the_files_of_glove_have_no_first_line(tmp_path: Path) -> None:
+    path = vectors_file(tmp_path)
+    path.write_bytes(path.read_bytes().partition(b"\n")[2])
+    glove = word_vectors.read(path)
+    assert glove.words == WORDS and (glove.vectors == VECTORS).all()
+
+
 FAULTS: list[tuple[Callable[[list[bytes]], list[bytes]], int]] = [
-    (lambda lines: lines[1:], 1),
+    (lambda lines: [*lines[1:3], b"bank 1"], 3),
+    (lambda lines: [b"\x1f\x8b\x08"], 1),
     (lambda lines: [b"5 0", *lines[1:]], 1),
     (lambda lines: [b"999999999 300", *lines[1:]], 1),
     (lambda lines: [b"4 2", *lines[1:]], 6),

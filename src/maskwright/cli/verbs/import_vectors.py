@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         exists="file",
-        help="word vectors: numbers of words and dimensions, then a line per word",
+        help="word vectors: numbers of words and dimensions, then a line per word; or GloVe's",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to make")
 

@@ -6,10 +6,12 @@
     river 1 0.5
 
 Numbers are written with as many digits as a float32 needs, so that reading gives the same vectors.
+Files of GloVe, which have no first line with the numbers, are read, too.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,16 +60,17 @@ def read(path: Path) -> WordVectors:
     """
     with path.open("rb") as file:
         header = file.readline(LONGEST_HEADER)
-        sizes = header.split()
-        if len(sizes) != 2 or not all(size.isdigit() and int(size) for size in sizes):
-            raise _wrong(
-                path,
-                1,
-                header,
-                "the numbers of words and of dimensions, such as 400000 300",
-                "add that line; the files of GloVe have none",
-            )
-        count, width = map(int, sizes)
+        sizes = header.rstrip().split(b" ")
+        if is_headless := len(sizes) > 2:
+            file.seek(0)
+            width = file.readline().rstrip().count(b" ")
+            count = 1 + sum(1 for _ in file)
+            file.seek(0)
+        elif len(sizes) == 2 and all(size.isdigit() and int(size) for size in sizes):
+            count, width = map(int, sizes)
+        else:
+            expected = "the numbers of words and of dimensions, such as 400000 300"
+            raise _wrong(path, 1, header, expected, _WHOLE)
         size = path.stat().st_size
         if count * (2 * width + 1) > size:  # a digit and a blank for each number
             fitting = f"a file of {count * (2 * width + 1):,} bytes or more"
@@ -75,7 +78,7 @@ def read(path: Path) -> WordVectors:
         words, vectors = list[str](), np.empty((count, width), np.float32)
         numbers: dict[str, int] = {}
         for number, line in enumerate(file):
-            where = number + 2
+            where = number + 2 - is_headless
             word, *values = line.rstrip().split(b" ")
             if number == count or len(values) != width or not word:
                 expected = f"{count:,} lines" if number == count else f"a word and {width} numbers"
@@ -95,6 +98,8 @@ def read(path: Path) -> WordVectors:
 
 
 _WHOLE = "take a whole copy of the file, or correct its first line"
+_TEXT = "write it as text, such as with gensim: vectors.save_word2vec_format(FILE, binary=False)"
+BINARY = re.compile(rb"[\0-\x08]")
 
 
 def _wrong(path: Path, line: int, content: bytes, expected: str, do: str = "") -> DataError:
@@ -103,5 +108,6 @@ def _wrong(path: Path, line: int, content: bytes, expected: str, do: str = "") -
         where=f"{path}, line {line}",
         found=shorten(content.decode(errors="replace").strip()) or "nothing",
         wanted=expected,
-        do=do or "correct the line, or remove it and lower the number in line 1",
+        do=(_TEXT if BINARY.search(content) else do)
+        or "correct the line, or remove it and lower the number in line 1",
     )
