@@ -275,6 +275,21 @@ def test_a_class_of_one_row_is_said(case: Case) -> None:
         assert "rare-classes" in names(case, train=rows)
 
 
+@pytest.mark.parametrize(
+    "roles", [("anchor", "positive"), ("source", "target"), ("anchor", "positive", "negative")]
+)
+def test_one_text_in_two_roles_of_most_rows_is_said(roles: tuple[str, ...]) -> None:
+    def built(*rows: dict[str, str]) -> Dataset:
+        table = table_of(*rows)
+        return build(table, infer(table))
+
+    rows = [{role: f"{sentence(n)} {role}" for role in roles} for n in range(40)]
+    assert "equal-texts" not in finding_names(built(*rows)), "the control"
+    for row in rows[:21]:
+        row[roles[-1]] = row[roles[-2]]
+    assert "equal-texts" in finding_names(built(*rows))
+
+
 def test_words_of_minus_100_are_of_no_class() -> None:
     words, tags = ["[CLS]", "Anna", "##s"], [-100, 1, -100]
     rows = [{"tokens": [*words, f"x{n}"], "tags": [*tags, n % 2]} for n in range(40)]

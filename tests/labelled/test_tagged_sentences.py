@@ -112,10 +112,11 @@ def test_a_header_names_the_columns_and_is_no_word(tmp_path: Path) -> None:
     text = "ner Word pos\nB-PER Anna NN\nO sat V\n\nB-LOC Rome NN\n"
     wanted = [["Anna", "sat"], ["Rome"]], [["B-PER", "O"], ["B-LOC"]]
     for beginning, names in (("", ()), ("-DOCSTART- O\n\n", ()), ("\n", ("tags", "tokens", "x"))):
-        tags, tokens = names[:2] or ("ner", "Word")
+        tags, tokens = names[:2] or ("ner", "tokens")
         sentences = _read(beginning + text.replace("pos\n", "pos\n" + "\n" * bool(names)), names)
         assert ([s[tokens] for s in sentences], [s[tags] for s in sentences]) == wanted
     assert len(load(write(tmp_path / "a.txt", text)).first) == 2
+    assert _read("Token Tag\nRome B-LOC\n") == _read("Rome B-LOC\n")
     # The control: below other words, names of columns are words.
     assert _read("the O\nword tag\n") == [{"tokens": ["the", "word"], "tags": ["O", "tag"]}]
 

@@ -24,7 +24,7 @@ from maskwright.base.config import lines_of
 from maskwright.base.errors import DataError, UsageError
 from maskwright.cli import main as cli
 from maskwright.cli.parser import ALIASES, Parser, option_name
-from maskwright.cli.verbs import finetune
+from maskwright.cli.verbs import finetune, predict
 from maskwright.learn.finetune.recipe import FinetuneRecipe
 from maskwright.model.checkpoint.fine_tuned import finish
 from maskwright.ship.serve.errors import Limits
@@ -115,6 +115,20 @@ def test_verbs_and_options_are_those_of_the_list() -> None:
     }
     assert found == FROZEN
     assert all("--threads" in verb._option_string_actions for verb in verbs().values())
+
+
+def test_an_empty_path_is_refused_and_not_the_current_folder() -> None:
+    paths = {}
+    for name, verb in verbs().items():
+        for action in verb._actions:
+            if action.type is Path or getattr(action, "exists", ""):
+                paths[name, option_name(action)] = action
+                with pytest.raises(UsageError) as refused:
+                    verb._get_value(action, "")
+                assert refused.value.where == option_name(action)
+    assert {("predict", "model"), ("finetune", "--data"), ("doctor", "data")} <= paths.keys()
+    with pytest.raises(UsageError):
+        predict.do(cli.parser("predict").read(["predict", "m", ""]))
 
 
 def test_the_names_of_the_field_are_understood_and_told_once() -> None:

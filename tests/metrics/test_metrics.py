@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from labelled.tables import refusal
 from maskwright.base.errors import DataError
 from maskwright.base.metrics import intervals, metrics, row_metrics
-from maskwright.base.metrics.intervals import Estimate, estimate
+from maskwright.base.metrics.intervals import Estimate, estimate, estimate_of_sums
 
 CLASSES = st.integers(0, 3)
 PAIRS = st.lists(st.tuples(CLASSES, CLASSES), min_size=1, max_size=40)
@@ -209,6 +209,10 @@ def test_all_right_is_not_certain() -> None:
     assert (none.value, none.low) == (0.0, 0.0) and none.high == pytest.approx(0.3244, abs=1e-3)
     mean = row_metrics.means(["f1"], np.ones((5, 1)))["f1"].estimate()
     assert mean.value == 1.0 and math.isnan(mean.low)
+    for least, is_unknown in ((4, True), (1, False)):  # 1 in few, or in many, of the resamples
+        some = estimate_of_sums(lambda sums, n=least: (sums[:, 0] > n) * 1.0, np.eye(7)[:, :1])
+        assert math.isnan(some.low) is is_unknown
+    assert Estimate(-0.0, math.nan, math.nan).render() == "0.0000"
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])

@@ -70,7 +70,7 @@ def rounded(value: float) -> float:
 
 def decimals(value: float, count: int = 4) -> str:
     """Format with `count` decimals, or with three significant digits if these would be zeros."""
-    return f"{value:.3g}" if 0 < abs(value) < 10.0**-count else f"{value:.{count}f}"
+    return f"{value:.3g}" if 0 < abs(value) < 10.0**-count else f"{value:z.{count}f}"
 
 
 # ------------------------------------------------------------------------------ output

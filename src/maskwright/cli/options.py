@@ -19,7 +19,7 @@ from maskwright.base.config import NONE, hints_of, lines_of, read_table
 from maskwright.base.errors import ConfigError, Finding, UsageError, near, near_path
 from maskwright.base.storage.files import next_run_folder as next_run_folder
 from maskwright.base.terminal import harmless_lines, shell_word
-from maskwright.cli.parser import option_name, task_names
+from maskwright.cli.parser import task_names
 from maskwright.model.device.choices import Precision, engine_names
 
 # What makes pretraining need less memory.
@@ -244,9 +244,6 @@ def require_paths(parser: argparse.ArgumentParser, a: argparse.Namespace) -> Non
         kind = getattr(action, "exists", "")
         paths = getattr(a, action.dest, None) if kind else None
         for path in paths if isinstance(paths, list) else [paths]:
-            if path == "":
-                message, where = "empty path", option_name(action)
-                raise UsageError(message, where=where, found="''", wanted="a file or a folder")
             require_existing(None if path is None else Path(path), kind, a.command)
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from maskwright.base import calls
@@ -152,7 +153,10 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
-        """Convert the text of an argument."""
+        """Convert the text of an argument. The empty path of an unset variable would be `.`."""
+        if not text and (action.type is Path or getattr(action, "exists", "")):
+            message, where = "empty path", option_name(action)
+            raise UsageError(message, where=where, found="''", wanted="a file or a folder")
         for choice in action.choices or ():  # `-` and `_` are equivalent
             if type(choice) is str and choice.replace("_", "-") == text.replace("_", "-"):
                 return choice

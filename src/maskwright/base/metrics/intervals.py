@@ -291,12 +291,12 @@ def wilson(share: float, count: int, level: float = LEVEL) -> tuple[float, float
 def interval_of_rows(
     width: int, of: OfResamples, rows: int, resamples: int, level: float = LEVEL
 ) -> tuple[float, float]:
-    """Return the percentiles of a metric over resamples of the rows; NaN if all are equal, which
+    """Return the percentiles of a metric over resamples of the rows; NaN if they are equal, which
     says nothing of other rows. `width` and `of` are what `of_rows` returns."""
     drawn = np.concatenate([of(indices) for indices in resample_indices(rows, resamples, width)])
     defined = drawn[~np.isnan(drawn)]
-    alike = not len(defined) or np.ptp(defined) <= ROUNDING * np.abs(defined).max()
-    if alike or len(defined) < max(1, DEFINED * len(drawn)):
+    if len(defined) < max(1, DEFINED * len(drawn)):
         return math.nan, math.nan
-    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    alike = high - low <= ROUNDING * max(abs(low), abs(high))
+    return (math.nan, math.nan) if alike else (low, high)

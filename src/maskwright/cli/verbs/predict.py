@@ -129,6 +129,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     require_effect(vars(a))
     text = None
+    if not a.file:
+        raise UsageError("empty path", where="file", found="''", wanted="a file or a text")
     if not os.path.exists(a.file) and " " in a.file and Path(a.file).suffix.lower() not in KINDS:
         text, a.file = a.file, STDIN
     a.file = Path(a.file)

@@ -81,8 +81,8 @@ _MADE_OF = (
         ".png .jpg .jpeg .gif .webp .mp3 .wav .mp4 .safetensors .gguf PNG JPEG GIF Ogg MP3 MP4",
         "it holds no text: leave it out",
     ),
-    ("gzip", "let its name end in .gz, behind the ending of what is in it"),
-    ("zstd", "let its name end in .zst, behind the ending of what is in it"),
+    ("gzip", "unpack it, or let its name end in .gz, behind the ending of what is in it"),
+    ("zstd", "unpack it, or let its name end in .zst, behind the ending of what is in it"),
     ("Parquet", "let its name end in .parquet"),
     ("Arrow", "let its name end in .arrow"),
 )

@@ -259,7 +259,23 @@ def _repetition_findings(
     if survey.copies:
         message = f"{counted(survey.copies, 'row')} of {name} repeat{_s(survey.copies)} an earlier "
         yield Finding("repeated-rows", f"{message}row, label included")
+    equal = [row.where for row in rows if _has_equal_texts(row)]
+    if 2 * len(equal) > len(rows):
+        message = (
+            f"two texts of a row are the same in {len(equal):,} of {len(rows):,} rows of {name}"
+        )
+        remedy = "where that is not meant, name the columns (--column ROLE=NAME)"
+        yield Finding("equal-texts", message, f"the first: {equal[0]}", remedy, "warning")
     yield from same_answer(name, rows)
+
+
+def _has_equal_texts(row: Example) -> bool:
+    """Whether two fields hold the same text, as where a column has been named twice."""
+    names: Sequence[str] = row.__slots__
+    values = [getattr(row, name) for name in names if name != "where"]
+    texts = [value for value in values if type(value) is str and value]
+    texts += getattr(row, "negatives", ())
+    return len({*texts}) < len(texts)
 
 
 def same_answer(name: str, rows: Sequence[Example]) -> Iterator[Finding]:

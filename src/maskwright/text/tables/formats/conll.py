@@ -291,6 +291,13 @@ def is_header(columns: Sequence[str]) -> bool:
     return named_roles and len(set(names)) == len(names)
 
 
+def _roles_in(header: Sequence[str]) -> list[str]:
+    """Return the names of the columns as they are without a header, if only one may hold tags."""
+    tags = [name for name in header if plain(name) in NAMES["tags"]]
+    roles = dict.fromkeys(tags, TAGS) if len(tags) == 1 else {}
+    return [TOKENS if plain(name) in WORDS else roles.get(name, name) for name in header]
+
+
 def is_tsv_of_words(text: str) -> bool:
     """Whether a .tsv file that begins with `text` holds tagged words and is not a table with a
     header: up to the first empty line, all lines have equal width and one column holds tags."""
@@ -346,7 +353,7 @@ def rows(
     sample = list(_sentences([first_block], file, any_line, 0))
     lines = (_split_columns(line) for _, line in first_block.lines() if not COMMENT.match(line))
     first_line = next((c for c in lines if c[:1] not in ([], ["\r"], [DOCUMENT])), [])
-    header = header or (first_line if is_header(first_line) else ())
+    header = header or (_roles_in(first_line) if is_header(first_line) else ())
     widths = [len(words[0]) for words, _ in sample]
     usual_width = max(set(widths), key=widths.count, default=0)
     names: dict[int, tuple[str | None, ...]] = {}  # by the number of columns of a sentence
