@@ -131,6 +131,23 @@ def test_an_empty_path_is_refused_and_not_the_current_folder() -> None:
         predict.do(cli.parser("predict").read(["predict", "m", ""]))
 
 
+def test_advice_on_a_missing_path_does_not_repeat_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (model := tmp_path / "model").mkdir()
+    (model / "config.json").write_text("{}")
+    for command in (
+        f"finetune {model} --data nowhere",
+        f"doctor nowhere {model}",
+        f"evaluate {model} --data nowhere",
+        f"adapt {model} --text nowhere --out x",
+        "runs nowhere",
+    ):
+        assert cli.main(command.split()) == 64
+        (advice,) = re.findall("  do: +(.*)", capsys.readouterr().err)
+        assert "nowhere" not in advice and f"doctor {model}" not in advice
+
+
 def test_the_names_of_the_field_are_understood_and_told_once() -> None:
     used = set()
     for name, verb in verbs().items():

@@ -18,8 +18,8 @@ from maskwright.base.calls import RECIPE_SETTINGS
 from maskwright.base.config import NONE, hints_of, lines_of, read_table
 from maskwright.base.errors import ConfigError, Finding, UsageError, near, near_path
 from maskwright.base.storage.files import next_run_folder as next_run_folder
-from maskwright.base.terminal import harmless_lines, shell_word
-from maskwright.cli.parser import task_names
+from maskwright.base.terminal import harmless_lines
+from maskwright.cli.parser import is_model_folder, task_names
 from maskwright.model.device.choices import Precision, engine_names
 
 # What makes pretraining need less memory.
@@ -259,15 +259,22 @@ def require_existing(path: Path | None, kind: str, command: str = "") -> None:
     model = kind == "model"
     file = model and path is not None and path.is_file()
     if path is None or (path.exists() and not file):
-        markers = ("run.json", "task.json", "config.json")  # of runs, results and models
-        if kind in ("data", "file") and path and any((path / name).is_file() for name in markers):
+        if kind in ("data", "file") and path and is_model_folder(path):
             message, remedy = "the folder of a model or a run is no data", "name the data"
             raise UsageError(message, where=path, wanted="rows or texts", do=remedy)
         return
     advice = hub.advice(path) if model and not file and command.find(" MODEL") >= 0 else None
-    missing = shell_word(path) if model and not file else None
-    words = ["MODEL" if word == missing else word for word in command.split(" ")]
-    do = f"{advice}; or the same command with --download" if advice else " ".join(words)
+    name = {"model": "MODEL", "run": "RUN", "folder": "FOLDER"}.get(kind, "FILE")
+    words = command.replace(";", " ;").split(" ")  # of examples, which are separated so
+    for number, word in enumerate(words):
+        # A word behind the name of a new folder, or behind `echo`, need not exist.
+        if not file and Path(word) == path and words[number - 1] not in ("--out", "echo"):
+            words[number] = name
+    do = (
+        f"{advice}; or the same command with --download"
+        if advice
+        else " ".join(words).replace(" ;", ";")
+    )
     if model and str(path) in catalogue.names("recipes"):
         do = f"train this recipe first: maskwright pretrain {path} --text FILE --out runs/{path}"
     expected = "the folder of a model or a run" if file else near_path(path, folders=model)

@@ -21,11 +21,19 @@ ALIASES = {
     f"--{name}": tuple(f"--{alias.replace('_', '-')}" for alias in aliases)
     for name, aliases in calls.ALIASES.items()
 } | {"--out": ("-o",)}
+
+
+def is_model_folder(path: str | Path) -> bool:
+    """Whether a path is the folder of a run, a result or a model."""
+    names = ("run.json", "task.json", "config.json")
+    return any(os.path.isfile(os.path.join(path, name)) for name in names)
+
+
 # Whether an argument can replace a name in capitals in the examples of a verb.
 FITS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("MODEL", "RUN"), os.path.isdir),
     **dict.fromkeys(("TEXT", "FOLDER"), lambda path: not os.path.exists(path)),
-    "FILE": os.path.exists,
+    "FILE": lambda path: os.path.exists(path) and not is_model_folder(path),
     '"TEXT"': lambda text: " " in text and not os.path.exists(text),
     "OTHER": lambda path: not os.path.isfile(path),
 }
@@ -154,7 +162,7 @@ class Parser(argparse.ArgumentParser):
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         """Convert the text of an argument. The empty path of an unset variable would be `.`."""
-        if not text and (action.type is Path or getattr(action, "exists", "")):
+        if not text and (action.type is Path or bool(getattr(action, "exists", ""))):
             message, where = "empty path", option_name(action)
             raise UsageError(message, where=where, found="''", wanted="a file or a folder")
         for choice in action.choices or ():  # `-` and `_` are equivalent

@@ -94,8 +94,10 @@ def how_read(
                 "unknown reading option",
                 where=WHERE,
                 found=repr(setting),
-                wanted=f"NAME=VALUE, {near(name, option_names)}",
-                do=f"of {', '.join(option_names)}",
+                wanted=f"{name}=VALUE"
+                if name in option_names
+                else f"NAME=VALUE, {near(name, option_names)}",
+                do=f"NAME is one of {', '.join(option_names)}",
             )
         values[name] = text if name in AS_TYPED else config.parse_value(text)
         if name == "separator":

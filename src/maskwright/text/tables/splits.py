@@ -322,7 +322,7 @@ def fold_rows(dataset: Dataset, num_folds: int, seed: int = 0) -> list[list[int]
             where="--folds",
             found=f"{counted(len(rows), 'row')} of {len(by_rarity):,} classes",
             wanted="several classes with two rows or more",
-            do="add rows of these classes, or join classes",
+            do="name another column (--column label=NAME); or add rows of these classes",
         )
     return [fold for fold in folds if fold]
 
