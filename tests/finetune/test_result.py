@@ -253,6 +253,9 @@ def test_the_script_in_the_folder_gives_the_same_answers(
         runpy.run_path(sys.argv[0], run_name="__main__")
         answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert answers == load(out).predict(TEXTS)
+        monkeypatch.setattr(sys, "argv", [sys.argv[0], sys.argv[0]])
+        with pytest.raises(SystemExit):  # a file is no text
+            runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def test_a_file_that_grows_while_it_is_answered_or_learned_from_is_refused(

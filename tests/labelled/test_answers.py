@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from labelled.tables import finding_names, refusal, sentence, write, write_rows
-from maskwright.base.errors import DataError, UsageError
+from maskwright.base.errors import DataError
 from maskwright.text.tables.formats.json_file import squad_rows
 from maskwright.text.tables.marked_text import whole_words
 from maskwright.text.tables.prepare import prepare
@@ -223,24 +223,6 @@ def test_an_answer_without_a_position_that_stands_twice_asks_for_one(tmp_path: P
     assert {"answer_start:", "0,", "9,", "on_bad=skip"} <= set(
         re.split(r"[ (]|--read ", str(error.do))
     )
-
-
-def test_a_yes_no_question_about_a_context_is_a_pair(tmp_path: Path) -> None:
-    answers = ["yes", "no", "maybe"]
-    rows = [
-        {"question": f"Is {n}?", "context": f"It is {n}.", "answer": answers[n % 3]}
-        for n in range(30)
-    ]
-    path = write_rows(tmp_path / "a.jsonl", rows)
-    dataset = prepare(path, division=None)
-    assert dataset.task.columns.roles == {
-        "first": ("question",),
-        "second": ("context",),
-        "label": ("answer",),
-    }
-    columns = {"first": ["question"], "second": ["answer"], "label": ["answer"]}
-    error = refusal(UsageError, lambda: prepare(path, columns=columns))
-    assert error.where == "--column"
 
 
 # ------------------------------------------------------------------------- tables below a title

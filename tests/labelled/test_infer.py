@@ -132,6 +132,9 @@ question_stem: text, answerKey: letter, choices: choices by letter -> multiple-c
 question: text, A: in, B: on, C: at, answer: letter -> multiple-choice, choices=A|B|C label=answer
 question: text, document_title: title, answer: other, label: 2 -> pair-classification, second=answer
 question: text, passage: other, answer: yes or no -> pair-classification
+question: text, context: other, answer: yes or no -> pair-classification, second=context
+question: text, context: other, A: in, B: on, C: at, answer: letter -> multiple-choice
+question: text, context: other, answer: digits -> question-answering, answers=answer
 Text: text, Summary: other, Score: 5 -> classification
 title: other, body: text, category: name -> classification
 question: text, url: url, label: 2 -> classification
@@ -150,6 +153,11 @@ def test_what_a_table_is_for(case: str) -> None:
     assert task.lines()[0] == f"task: {kind}, because {task.why}"
     used = {name for names in task.columns.roles.values() for name in names}
     assert all(any(repr(name) in line for line in task.lines()) for name in used)
+
+
+def test_a_column_has_one_role() -> None:
+    table, columns = table_from("text: text, label: 2"), {"text": "text", "label": "text"}
+    assert refusal(UsageError, lambda: infer(table, columns)).where == "--column"
 
 
 def test_a_word_in_each_row_is_no_table_of_texts() -> None:

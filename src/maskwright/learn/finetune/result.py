@@ -64,11 +64,14 @@ maskwright and no network.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import maskwright
 
+if files := list(filter(os.path.isfile, sys.argv[1:])):
+    sys.exit(f"an argument is a text, not a file: python predict.py < {files[0]}")
 lines = sys.argv[1:] or [line.rstrip("\\n") for line in sys.stdin]
 examples = [json.loads(line) if line[:1] in ("{", "[") else line for line in lines]
 for answer in maskwright.load(Path(__file__).resolve().parent).predict(examples):

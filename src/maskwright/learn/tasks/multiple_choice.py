@@ -62,7 +62,7 @@ class ChoicesLayout(Layout):
     multi_column = ("choices",)
     joined = ("question",)
     lists = ("choices",)
-    rank = 30
+    rank = 15  # before questions whose answers occur in a context
 
     def find(self, search: ColumnSearch) -> None:
         search.by_name("choices", lambda c: c.kind in ("texts", "object"))

@@ -95,14 +95,15 @@ class QuestionLayout(Layout):
     rank = 20
 
     def find(self, search: ColumnSearch) -> None:
-        if "answers" not in search.roles and any(
-            c.kind in ("texts", "object") and plain(c.name) in NAMES["choices"]
-            for c in search.free()
-        ):
-            return  # the answer is one of the choices, and need not occur in the text
         if "answers" not in search.roles and (_has_verdicts(search) or _is_yes_or_no(search)):
             return
-        search.by_name("answers", lambda c: c.kind in ("object", "texts", "text", "mixed"))
+        search.by_name(
+            "answers",
+            lambda c: (
+                c.kind in ("object", "texts", "text", "mixed")
+                or (c.kind in TEXTLIKE and not c.has_classes)
+            ),
+        )
         search.by_name("context", lambda c: c.kind in TEXTLIKE)
         if "context" in search.roles:
             search.by_name("question", lambda c: c.kind in TEXTLIKE)
