@@ -419,9 +419,9 @@ class TaskType(ABC):
 def _require_whole(rows: Sequence[Any], extent: Extent, frame: Frame, *, writes: bool) -> None:
     """Raise a `DataError` for the first row of which tokens are cut."""
     for number in np.flatnonzero(extent.cut)[:1].tolist():
-        do = 'shorten it, or let its end be cut: long="as_trained"'
+        do = 'shorten it, or let its end be cut: long="as_trained" (--long as-trained)'
         if not frame.in_windows and not writes:
-            do = f'{do}, or read it in windows: long="windows"'
+            do = f'{do}, or read it in windows: long="windows" (--long windows)'
         raise DataError(
             "the text is longer than the model reads",
             where=rows[number].where,
