@@ -38,6 +38,7 @@ from maskwright.ship.explore.masks import (
 )
 
 NARROW = (2, 2)
+network_of = functools.cache(build)  # no mask depends on weights
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def learner(name: str, which: str, narrow: bool) -> tuple[Objective, str]:
     """The objective on a small network of the family, and the kind of its rows."""
     member = member_of(which)
     config, _ = first_fitting(member, architectures(family(name), VOCABULARY.size), VOCABULARY)
-    network = build(small(config, narrow))
+    network = network_of(small(config, narrow))
     others = {other: network for other in member.spec.networks}
     return member.build(network, defaults(member), VOCABULARY, **others), member.spec.rows
 

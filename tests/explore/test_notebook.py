@@ -12,7 +12,7 @@ import pytest
 
 import maskwright
 from maskwright.base.errors import OutputError, UsageError
-from maskwright.ship.explore import notebook
+from maskwright.ship.explore import corruption, notebook
 
 HOSTILE = "\"'></iframe><script>window.ran = true</script>&lt;{{ 7 * 7 }}"
 
@@ -31,7 +31,10 @@ class Frames(HTMLParser):
         self.frame.update(attrs)
 
 
-def test_a_page_is_a_frame_with_the_whole_file_in_it(model: Path, tmp_path: Path) -> None:
+def test_a_page_is_a_frame_with_the_whole_file_in_it(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corruption, "SEEDS", 1)
     named = tmp_path / "<i>mine"
     shutil.copytree(model, named)
     shown = maskwright.show(named, "attention", text=HOSTILE, height=500)
@@ -69,6 +72,7 @@ def test_as_many_checkpoints_as_there_is_room_for(
     run = shutil.copytree(model, tmp_path / "run")
     for step in (10, 20):
         shutil.copytree(run / "checkpoints/step-00000002", run / f"checkpoints/step-{step:08}")
+    monkeypatch.setattr(notebook, "single_file", lambda site, state: b"")
     opened = maskwright.load(model)
     weights = opened.model.network.num_parameters()
     every = tuple(f"run, step {step}" for step in (2, 10, 20))

@@ -28,42 +28,38 @@ pytest.importorskip("onnxscript")
 
 MERGED = "decoder_model_merged"
 
-# What is hard to follow, in few layers: windows and rotations; blocks of each head; a past, and
-# distances beside a memory. All else is a proof (`test_every_family_and_head`), since a graph takes
+# What is hard to follow, in few layers: blocks of each head; a past, and distances beside a memory;
+# windows and rotations in `graph/test_engines`. All else is a proof, since a graph takes
 # seconds.
-WINDOWS = {"num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"]}
 BLOCKS: dict[str, Any] = {
     "num_hidden_layers": 1,
     "block_size": 1,
     "num_random_blocks": 1,
     "random": "fresh",
 }
-QUICK: list[tuple[str, str, dict[str, Any], str]] = [
-    ("modernbert", "ModernBertForSequenceClassification", WINDOWS, "model"),
+QUICK: list[Any] = [
     ("big_bird", "BigBirdForQuestionAnswering", BLOCKS, "model"),
     ("t5", "T5ForConditionalGeneration", {"num_layers": 1, "num_decoder_layers": 1}, MERGED),
 ]
+EVERY = [(name, architecture) for name in TEXTS for architecture in family(name).architectures]
+EVERY += [("vit", "ViTModel"), ("vit", "ViTForImageClassification")]
+PROOF = (pytest.mark.proof, pytest.mark.timeout(600))
 
 
-def _exported(
-    name: str, architecture: str, keys: dict[str, Any], folder: Path, only: str | None = None
+@pytest.mark.parametrize(
+    ("name", "architecture", "keys", "only"),
+    QUICK + [pytest.param(*kind, {}, None, id="-".join(kind), marks=PROOF) for kind in EVERY],
+)
+def test_a_graph_that_is_read_again_is_the_model(
+    name: str, architecture: str, keys: dict[str, Any], only: str | None, tmp_path: Path
 ) -> None:
     """Each graph of the model, compared with the network at the sizes that a proof looks at."""
     network = model_of(small(family(name), architecture, **keys))
     for graph in graphs_of(network, decoder_start=0):
         if only in (None, graph.name):
-            (file,) = onnx_writer.write(graph, folder)
+            (file,) = onnx_writer.write(graph, tmp_path)
             found = compare_graph(graph, Session(file).run, file.stat().st_size, timed=False)
             assert found.difference <= 1e-5 and found.agreement == 1.0, found
-
-
-@pytest.mark.parametrize(
-    ("name", "architecture", "keys", "graph"), QUICK, ids=[a for _, a, *_ in QUICK]
-)
-def test_a_graph_that_is_read_again_is_the_model(
-    name: str, architecture: str, keys: dict[str, Any], graph: str, tmp_path: Path
-) -> None:
-    _exported(name, architecture, keys, tmp_path, graph)
 
 
 def test_the_folder_says_what_it_is(exported: Path) -> None:
@@ -149,17 +145,6 @@ def test_a_wrong_choice_is_said_before_anything_is_read(
     (tmp_path / "model").mkdir()
     code = main(["export", str(tmp_path / "model"), "--out", str(tmp_path / "out"), *given])
     assert code == 64 and wanted in capsys.readouterr().err
-
-
-EVERY = [(name, each) for name in TEXTS for each in family(name).architectures]
-EVERY += [("vit", "ViTModel"), ("vit", "ViTForImageClassification")]
-
-
-@pytest.mark.proof
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "architecture"), EVERY, ids=[a for _, a in EVERY])
-def test_every_family_and_head(name: str, architecture: str, tmp_path: Path) -> None:
-    _exported(name, architecture, {}, tmp_path)
 
 
 def test_what_stands_at_padding_is_not_compared() -> None:

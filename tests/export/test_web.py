@@ -10,9 +10,14 @@ from safetensors.numpy import load_file
 
 from maskwright.base.errors import CheckpointError
 from maskwright.model.opening.open import open_model
-from maskwright.ship.explore import bundle
+from maskwright.ship.explore import bundle, corruption
 from maskwright.ship.explore.site import assets
 from maskwright.ship.export.run import export_model
+
+
+@pytest.fixture(autouse=True)
+def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corruption, "SEEDS", 1)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "bart"])

@@ -55,7 +55,7 @@ def drawn(
                 ids=ids[:3] if sources else ids,
                 settings=replace(
                     SETTINGS[number % len(SETTINGS)],
-                    tokens=int(draw.integers(1, 24)),
+                    tokens=int(draw.integers(1, 14)),
                     stop=["zéu", "y😀ux"] if number % 3 == 0 else (),
                 ),
                 forbidden=(3, 9) if number % len(SETTINGS) == 3 else (),

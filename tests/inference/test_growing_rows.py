@@ -27,9 +27,9 @@ SOURCES = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14], [3]]
 
 
 def scores_of(
-    network: Transformer, cached: bool, *, whole: bool = False, count: int = 9
+    network: Transformer, cached: bool, *, whole: bool = False, count: int = 6
 ) -> list[torch.Tensor]:
-    """Of nine steps in which texts grow by what was decided beforehand; one row leaves, and two
+    """Of six steps in which texts grow by what was decided beforehand; one row leaves, and two
     change places."""
     pair = len(network.config.stacks) == 2
     texts = [list(text) for text in TEXTS]

@@ -140,8 +140,11 @@ def agree(every: Sequence[ScoreRequest]) -> bool:
 KINDS = ("sequence", "token", "span", "choice", "contrast", "pieces")
 
 
-@pytest.mark.parametrize("kinds", [KINDS, ("sequence", "choice")], ids=["all", "one place"])
-@pytest.mark.parametrize("methods", [("none",), MIXED, METHODS], ids=["heads", "mixed", "all"])
+@pytest.mark.parametrize(
+    ("methods", "kinds"),
+    [(("none",), KINDS), (MIXED, KINDS), (METHODS, ("sequence", "choice"))],
+    ids=["heads", "mixed", "all"],
+)
 def test_heads_and_adapters_are_as_alone(methods: Sequence[str], kinds: Sequence[str]) -> None:
     every = requests("bert", methods, kinds)
     assert agree(every)

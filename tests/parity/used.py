@@ -3,6 +3,7 @@ transformers give for the tokenizer's own output, what `pipeline` answers, and w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,13 +45,17 @@ CLASSES = [(n, kind) for n in THEIRS if n in TEXTS for kind in family(n).archite
 WORDS = [*SENTENCE.split(), "who"]
 
 
+@functools.cache
+def tokenizer_of(style: str) -> Tokenizer:
+    text = [" ".join(WORDS[n % 20 :] + WORDS[: n % 20]) for n in range(40)]
+    chosen = TokenizerChoice(kind=KINDS[style], style=style, vocabulary=300)  # type: ignore[arg-type]
+    return train(text, chosen)
+
+
 def folder_of(member: Family, architecture: str, out: Path, style: str | None = None) -> Path:
     """A model of that class with random weights, and a tokenizer of the family's style, or of
     another."""
-    style = style or member.style
-    text = [" ".join(WORDS[n % 20 :] + WORDS[: n % 20]) for n in range(40)]
-    chosen = TokenizerChoice(kind=KINDS[style], style=style, vocabulary=300)  # type: ignore[arg-type]
-    tokenizer = train(text, chosen)
+    tokenizer = tokenizer_of(style or member.style)
     ids = {"pad": tokenizer.pad, "bos": tokenizer.begin, "eos": tokenizer.end}
     ids["sep"] = tokenizer.separator
     keys = {

@@ -22,8 +22,8 @@ from maskwright.learn.train import loop
 from maskwright.learn.train.state import DivergedError, TrainState
 from tinyrun import essence, forked, recipe, text_file, train_quietly, wait
 
-# Six are killed every day, twenty by `make proof`.
-KILLS = (6, pytest.param(20, marks=pytest.mark.proof))
+# Four are killed every day, twenty by `make proof`.
+KILLS = (4, pytest.param(20, marks=pytest.mark.proof))
 
 
 @pytest.fixture(scope="module")

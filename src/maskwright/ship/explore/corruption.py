@@ -139,8 +139,9 @@ def _prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[
         raise UsageError("the text has no such row", where="row", found=request.row)
     batch, rows = _batch(objective, source, request, 0)
     case = describe_row(batch, 0)
-    corrupted = objective.corrupt(rows, np.zeros(1, dtype=np.int64), request.seed)
-    filled = None if corrupted.uniforms is None else _filled_ids(queryable, corrupted)
+    filled = None
+    if batch.uniforms is not None:
+        filled = _filled_ids(queryable, objective.corrupt(rows, np.array([0]), request.seed))
     row = rows.tokens[0].tolist()
     decoder_tokens = case["decoder"]["tokens"] if case["decoder"] else []
     case_tokens = [*case["tokens"], *case["wanted"], *decoder_tokens]
@@ -414,8 +415,7 @@ def _precomputed(
         preset_request = replace(request, options=preset["options"])
         try:
             _prepare_row(model, preset_request)
-            requests = [replace(preset_request, seed=seed) for seed in range(seeds)]
-            cases = [_prepare_row(model, seed_request) for seed_request in requests]
+            cases = [_prepare_row(model, replace(preset_request, seed=n)) for n in range(seeds)]
         except MaskwrightError:
             continue  # this tokenizer does not allow it
         for case in cases:
