@@ -178,15 +178,15 @@ def test_long_texts(model: Path, tmp_path: Path) -> None:
     """Evidence at the end is not seen by what reads the beginning, but by what reads the rest."""
     draw = np.random.default_rng(0)
     plain = [word for word in WORDS if word not in ("cat", "dog")]
-    pairs = (("cat", "meow"), ("dog", "woof")) * 120
+    pairs = (("cat", "meow"), ("dog", "woof")) * 80
     rows = [{"text": " ".join([*draw.choice(plain, 12), a]), "label": label} for a, label in pairs]
     data, accuracies = write_rows(tmp_path / "data.jsonl", rows), {}
     in_pieces = ("vectors-max", "hierarchical")
     for long in ("head", *in_pieces):
         stream, out = io.StringIO(), tmp_path / long
-        settings: dict[str, Any] = {**LEARNING, "epochs": 6, "length": 12, "long": long}
-        finetuned(model, data, out, **settings, stream=stream)
-        printed = "in pieces" if long in in_pieces else "100.0% of 192 rows truncated"
+        settings: dict[str, Any] = {"epochs": 4, "batch": 16, "rate": 2e-2, "length": 12}
+        finetuned(model, data, out, **settings, long=long, stream=stream)
+        printed = "in pieces" if long in in_pieces else "100.0% of 128 rows truncated"
         assert printed in stream.getvalue()
         accuracies[long] = results_of(out)["seeds"][0]["accuracy"]
         (answer,) = load(out).predict([rows[1]["text"]])
@@ -204,7 +204,7 @@ def test_what_is_read_of_a_text(pooling: str, tuned: Path, model: Path, tmp_path
     if pooling != "cls":
         data = table(tmp_path / "data.csv", "classification")
         reads = {"layer_mix": True} if pooling == "layers" else {"pooling": pooling}
-        finetuned(model, data, out, epochs=8, batch=16, rate=1e-2, **reads)
+        finetuned(model, data, out, epochs=4, batch=16, rate=1e-2, **reads)
     assert results_of(out)["seeds"][0]["accuracy"] > 0.9
     config = json.loads((out / "model" / "config.json").read_text())
     assert (config["model_type"] == "bert") is (pooling == "cls")
@@ -361,8 +361,9 @@ def test_methods_that_train_little(method: str, model: Path, tmp_path: Path) -> 
     assert f"method: {method}; " in stream.getvalue()
     asked = prepare(data, division=DIVISION).parts["test"]
     names = json.loads((out / "task.json").read_text())["labels"]
-    answers = load(out).predict([row.text for row in asked])
-    alone = [load(out).predict([row.text])[0]["score"] for row in asked[:6]]
+    predictor = load(out)
+    answers = predictor.predict([row.text for row in asked])
+    alone = [predictor.predict([row.text])[0]["score"] for row in asked[:6]]
     assert [a["score"] for a in answers[:6]] == pytest.approx(alone, abs=1e-5), "neighbours"
     predicted = [names.index(answer["label"]) for answer in answers]
     right = np.mean([a == row.label for a, row in zip(predicted, asked, strict=True)])

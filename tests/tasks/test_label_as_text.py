@@ -31,9 +31,6 @@ from tinyrun import WORDS
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
 
 
-LEARNING: dict[str, Any] = {"batch": 8, "rate": 5e-3}
-
-
 def animals(path: Path, count: int, **labels: Any) -> Path:
     """A text with an animal in it, and what its name stands for."""
     draw, rows = np.random.default_rng(0), []
@@ -50,9 +47,10 @@ def tokenizer_of(folder: Path) -> Tokenizer:
 
 
 def test_classes_are_written(models: dict[str, Path], tmp_path: Path) -> None:
-    data = animals(tmp_path / "data.jsonl", 300, cat="red hat", dog="tree")
-    out, prompt = tmp_path / "out", "animal: {text}"
-    folder = finetuned(models["gpt2"], data, out, epochs=7, prompt=prompt, **LEARNING)
+    data = animals(tmp_path / "data.jsonl", 240, cat="red hat", dog="tree")
+    out, settings = tmp_path / "out", {"epochs": 8, "batch": 16, "rate": 1e-2}
+    prompt = "animal: {text}"
+    folder = finetuned(models["gpt2"], data, out, prompt=prompt, **settings)
     table = results_of(out)["table"]
     assert table["head"] == ["", "accuracy", "macro_f1", "matthews", "unread"]
     (cells,) = (row[1:] for row in table["rows"] if row[0] == "fine-tuned, seed 0")
@@ -110,8 +108,8 @@ def test_labels_that_a_tokenizer_writes_alike() -> None:
 
 def test_numbers_are_written(models: dict[str, Path], tmp_path: Path) -> None:
     data, out = animals(tmp_path / "data.jsonl", 300, cat=1.25, dog=3.5), tmp_path / "out"
-    settings: dict[str, Any] = {"task": "regression", "epochs": 12, "prompt": "worth: {text}"}
-    finetuned(models["gpt2"], data, out, **settings, **LEARNING)
+    settings: dict[str, Any] = {"task": "regression", "epochs": 12, "batch": 8, "rate": 5e-3}
+    finetuned(models["gpt2"], data, out, prompt="worth: {text}", **settings)
     rows = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
     answers = load(out).predict([row["text"] for row in rows])
     scores = np.array([answer["score"] for answer in answers])
@@ -234,14 +232,8 @@ def test_the_examples_of_the_paper() -> None:
 
 
 def test_numbers_by_hand() -> None:
-    assert [number_text(v) for v in (2.57, 2.5, 2.49, 0.0, 5.0, 2.7)] == [
-        "2.6",
-        "2.4",
-        "2.4",
-        "0.0",
-        "5.0",
-        "2.8",
-    ]
+    texts = {2.57: "2.6", 2.5: "2.4", 2.49: "2.4", 0.0: "0.0", 5.0: "5.0", 2.7: "2.8"}
+    assert {value: number_text(value) for value in texts} == texts
     assert number_text(-0.01) == "0.0" and number_text(7, 5) == "5" and number_text(8, 5) == "10"
     values = read_numbers(["2.6", " 3 ", "x", "2.6 or", "nan", "-1", "1e3", "٣"], 0, 5)
     assert values[:2].tolist() == [2.6, 3.0]

@@ -16,25 +16,20 @@ from safetensors.numpy import load_file
 
 from maskwright.base.config import to_toml
 from maskwright.learn.recipes.base.recipe import Checkpoints
-from tinyrun import recipe, text_file
+from tinyrun import recipe, text_file, train_quietly
 
-TOLERANCE = 1e-5  # relative to the largest loss or weight, over 24 fp32 steps with dropout
+TOLERANCE = 1e-5  # relative to the largest loss or weight, over 12 fp32 steps with dropout
 
 
-def train(folder: Path, toml: Path, processes: int) -> Path:
+def train_by_two(toml: Path, out: Path) -> Path:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    out = folder / f"run-{processes}"
-    command = ["-m", "maskwright.cli.main", "pretrain", str(toml), "--out", str(out)]
-    if processes > 1:
-        where = ["--master-addr=127.0.0.1", f"--master-port={port}"]
-        launch = ["-m", "torch.distributed.run", f"--nproc-per-node={processes}", *where]
-        command = launch + command
+    where = ["--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    command = [sys.executable, "-m", "torch.distributed.run", *where, "-m", "maskwright.cli.main"]
+    command += ["pretrain", str(toml), "--out", str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, env=environment, check=False
-    )
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return out
 
@@ -51,18 +46,18 @@ def weights(out: Path) -> dict[str, np.ndarray]:
 
 @pytest.mark.loopback
 def test_two_processes_agree_with_one(tmp_path: Path) -> None:
-    made = replace(recipe(text_file(tmp_path)), checkpoints=Checkpoints(every=0))
+    made = replace(recipe(text_file(tmp_path), steps=12), checkpoints=Checkpoints(every=0))
     toml = tmp_path / "recipe.toml"
     toml.write_text(to_toml(made))
-    one, two = train(tmp_path, toml, 1), train(tmp_path, toml, 2)
+    train_quietly(made, one := tmp_path / "one")
+    two = train_by_two(toml, tmp_path / "two")
     first, second = losses(one), losses(two)
-    assert len(first) == 24
+    assert len(first) == 12
     assert np.abs(first - second).max() <= TOLERANCE * np.abs(first).max()
     ours, theirs = weights(one), weights(two)
     for name in ours:
         largest = np.abs(ours[name]).max()
         assert np.abs(ours[name] - theirs[name]).max() <= 100 * TOLERANCE * largest, name
     # The control: another seed is far outside the tolerance.
-    toml.write_text(to_toml(replace(made, training=replace(made.training, seed=1))))
-    other = train(tmp_path / "other", toml, 1)
+    train_quietly(replace(made, training=replace(made.training, seed=1)), other := tmp_path / "3")
     assert np.abs(losses(other) - first).max() > 100 * TOLERANCE * np.abs(first).max()
