@@ -1,7 +1,8 @@
-"""Metrics of predictions, equal to those of scikit-learn; undefined values are NaN, never 0 or 1.
+"""Metrics of predictions, by scikit-learn and scipy; undefined values are NaN, never 0 or 1.
 
 Correlations are not defined if one side is constant, nor is the precision of a class that is never
-predicted. intervals.py adds intervals.
+predicted. scikit-learn is imported on first use, since the import takes a second. intervals.py adds
+intervals.
 """
 
 from __future__ import annotations
@@ -35,29 +36,29 @@ class ClassFigures:
 
 def accuracy(truth: Values, predicted: Values) -> float:
     """Return the share of rows (N,) that are right; of several labels (N, C) all must be."""
-    is_right = np.equal(*check_arrays(truth, predicted))
-    return float((is_right if is_right.ndim == 1 else is_right.all(1)).mean())
+    return float(_sklearn().accuracy_score(*check_arrays(truth, predicted)))
 
 
 def macro_f1(truth: Values, predicted: Values) -> float:
     """Return the mean F1 of the classes, or of several labels (N, C), that occur on either side; 0
     if none does. A prediction below 0 is no class."""
     truth, predicted = check_arrays(truth, predicted)
+    classes = None
     if truth.ndim > 1:
         hits, totals = (truth * predicted).sum(0), (truth + predicted).sum(0)
         return float((2 * hits / np.maximum(1, totals)).sum() / max(1, (totals > 0).sum()))
-    classes, counts = _confusion(truth, predicted)
-    f1 = 2.0 * counts.diagonal() / (counts.sum(0) + counts.sum(1))
-    return float(f1[classes >= 0].sum() / max(1, (classes >= 0).sum()))
+    if len(predicted) and predicted.min() < 0:
+        classes = [name for name in np.union1d(truth, predicted) if name >= 0]
+    return float(
+        _sklearn().f1_score(truth, predicted, labels=classes, average="macro", zero_division=0.0)
+    )
 
 
 def micro_f1(truth: Values, predicted: Values) -> float:
     """Return the F1 of all decisions together, which is the accuracy for one label per row."""
-    truth, predicted = check_arrays(truth, predicted)
-    if truth.ndim == 1:
-        return accuracy(truth, predicted)
-    total = int(np.count_nonzero(truth) + np.count_nonzero(predicted))
-    return float(2 * np.count_nonzero(truth & predicted) / max(1, total))
+    return float(
+        _sklearn().f1_score(*check_arrays(truth, predicted), average="micro", zero_division=0.0)
+    )
 
 
 def matthews(truth: Values, predicted: Values) -> float:
@@ -65,11 +66,7 @@ def matthews(truth: Values, predicted: Values) -> float:
     truth, predicted = check_arrays(truth, predicted)
     if is_constant(truth) or is_constant(predicted):
         return math.nan
-    _, counts = _confusion(truth, predicted)
-    of_truth, of_predictions = counts.sum(1, dtype=float), counts.sum(0, dtype=float)
-    variances = [len(truth) ** 2 - of @ of for of in (of_predictions, of_truth)]
-    covariance = counts.trace() * len(truth) - of_truth @ of_predictions
-    return float(covariance / np.sqrt(math.prod(variances)))
+    return float(_sklearn().matthews_corrcoef(truth, predicted))
 
 
 def pearson(truth: Values, predicted: Values) -> float:
@@ -92,22 +89,26 @@ def spearman(truth: Values, predicted: Values) -> float:
 
 def squared_error(truth: Values, predicted: Values) -> float:
     """Return the mean squared difference of two columns of numbers (N,)."""
-    return float(np.square(np.subtract(*check_arrays(truth, predicted))).mean())
+    return float(_sklearn().mean_squared_error(*check_arrays(truth, predicted)))
 
 
-_METRICS = (accuracy, macro_f1, micro_f1, matthews, pearson, spearman, squared_error)
-METRICS: Mapping[str, Metric] = {metric.__name__: metric for metric in _METRICS}
+METRICS: Mapping[str, Metric] = {
+    "accuracy": accuracy,
+    "macro_f1": macro_f1,
+    "micro_f1": micro_f1,
+    "matthews": matthews,
+    "pearson": pearson,
+    "spearman": spearman,
+    "squared_error": squared_error,
+}
 
 
 def per_class(truth: Values, predicted: Values, names: Sequence[str]) -> list[ClassFigures]:
     """Return precision, recall and F1 of each class, in the order of `names`."""
     truth, predicted = check_arrays(truth, predicted)
-    rows, predictions, hits = (
-        np.array([np.count_nonzero(values == index) for index in range(len(names))])
-        for values in (truth, predicted, np.where(truth == predicted, truth, -1))
+    precision, recall, f1, rows = _sklearn().precision_recall_fscore_support(
+        truth, predicted, labels=range(len(names)), zero_division=np.nan
     )
-    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN
-        precision, recall, f1 = hits / predictions, hits / rows, 2 * hits / (predictions + rows)
     return [
         ClassFigures(name, float(precision[i]), float(recall[i]), float(f1[i]), int(rows[i]))
         for i, name in enumerate(names)
@@ -117,16 +118,15 @@ def per_class(truth: Values, predicted: Values, names: Sequence[str]) -> list[Cl
 def confusion(truth: Values, predicted: Values, classes: int) -> NDArray[np.int64]:
     """Return the confusion matrix (C, C): rows are true classes, columns predicted ones."""
     truth, predicted = check_arrays(truth, predicted)
-    counts = np.zeros((classes, classes), np.int64)
-    is_known = np.minimum(truth, predicted) >= 0
-    np.add.at(counts, (truth[is_known], predicted[is_known]), 1)
-    return counts
+    counts = _sklearn().confusion_matrix(truth, predicted, labels=range(classes))
+    return np.asarray(counts, np.int64)
 
 
-def _confusion(truth: Values, predicted: Values) -> tuple[Values, NDArray[np.int64]]:
-    """Return the classes that occur on either side, and their confusion matrix."""
-    classes, codes = np.unique(np.concatenate([truth, predicted]), return_inverse=True)
-    return classes, confusion(codes[: len(truth)], codes[len(truth) :], len(classes))
+# ------------------------------------------------------------------------------ what they share
+def _sklearn() -> Any:
+    from sklearn import metrics
+
+    return metrics
 
 
 def check_arrays(truth: Values, predicted: Values) -> tuple[Values, Values]:
