@@ -28,9 +28,9 @@ pytest.importorskip("onnxscript")
 
 MERGED = "decoder_model_merged"
 
-# What is hard to follow, in few layers: blocks of each head; a past, and distances beside a memory;
-# windows and rotations in `graph/test_engines`. All else is a proof, since a graph takes
-# seconds.
+# What is hard to follow, in few layers: windows and rotations; blocks of each head; a past, and
+# distances beside a memory. All else is a proof, since a graph takes seconds.
+WINDOWS = {"num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"]}
 BLOCKS: dict[str, Any] = {
     "num_hidden_layers": 1,
     "block_size": 1,
@@ -38,6 +38,7 @@ BLOCKS: dict[str, Any] = {
     "random": "fresh",
 }
 QUICK: list[Any] = [
+    ("modernbert", "ModernBertForSequenceClassification", WINDOWS, "model"),
     ("big_bird", "BigBirdForQuestionAnswering", BLOCKS, "model"),
     ("t5", "T5ForConditionalGeneration", {"num_layers": 1, "num_decoder_layers": 1}, MERGED),
 ]

@@ -224,6 +224,16 @@ def test_fewer_folds_make_time_for_a_method(
     assert read(out / "finetune.toml").folds == (3 if is_refolded else 5)
 
 
+def test_vectors_that_serve_all_folds_cost_each_of_fewer_folds_more() -> None:
+    for name, factor in (("embeddings", 2.0), ("contrastive", 1.0)):
+        learner_of_method: Any = SimpleNamespace(method=Method(name))
+        fields: tuple[Any, ...] = (name, None, learner_of_method, None, None)
+        candidate = method_selection._Candidate(*fields, seconds=3.0)
+        candidate._outputs[0, 0, None] = cross_validation.FoldOutputs(np.zeros(1), [], 0.0)
+        refolded = candidate.refolded(2.0)
+        assert (refolded.seconds, refolded._outputs) == (3.0 * factor, {})
+
+
 @pytest.mark.parametrize(("budget", "num_tried"), [(100, 2), (1e6, 4)])
 def test_a_training_that_is_slower_than_estimated_is_stopped(
     budget: float, num_tried: int, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -253,7 +253,11 @@ def test_the_script_in_the_folder_gives_the_same_answers(
         runpy.run_path(sys.argv[0], run_name="__main__")
         answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert answers == load(out).predict(TEXTS)
-        monkeypatch.setattr(sys, "argv", [sys.argv[0], sys.argv[0]])
+        monkeypatch.setattr(sys, "argv", [sys.argv[0], f"{method}.csv"])
+        with pytest.warns(UserWarning):  # the control: a text of unknown words
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        assert capsys.readouterr().out
+        (tmp_path / f"{method}.csv").touch()
         with pytest.raises(SystemExit):  # a file is no text
             runpy.run_path(sys.argv[0], run_name="__main__")
 

@@ -117,7 +117,7 @@ def test_verbs_and_options_are_those_of_the_list() -> None:
     assert all("--threads" in verb._option_string_actions for verb in verbs().values())
 
 
-def test_an_empty_path_is_refused_and_not_the_current_folder() -> None:
+def test_an_empty_path_is_refused_and_not_the_current_folder(tmp_path: Path) -> None:
     paths = {}
     for name, verb in verbs().items():
         for action in verb._actions:
@@ -127,8 +127,9 @@ def test_an_empty_path_is_refused_and_not_the_current_folder() -> None:
                     verb._get_value(action, "")
                 assert refused.value.where == option_name(action)
     assert {("predict", "model"), ("finetune", "--data"), ("doctor", "data")} <= paths.keys()
-    with pytest.raises(UsageError):
-        predict.do(cli.parser("predict").read(["predict", "m", ""]))
+    with pytest.raises(UsageError) as refused:
+        predict.do(verbs()["predict"].read([str(tmp_path), ""]))
+    assert refused.value.where == "file"
 
 
 def test_advice_on_a_missing_path_does_not_repeat_it(
@@ -138,14 +139,15 @@ def test_advice_on_a_missing_path_does_not_repeat_it(
     (model / "config.json").write_text("{}")
     for command in (
         f"finetune {model} --data nowhere",
+        f"finetune {model} --data 'no where'",
         f"doctor nowhere {model}",
         f"evaluate {model} --data nowhere",
         f"adapt {model} --text nowhere --out x",
         "runs nowhere",
     ):
-        assert cli.main(command.split()) == 64
+        assert cli.main(shlex.split(command)) == 64
         (advice,) = re.findall("  do: +(.*)", capsys.readouterr().err)
-        assert "nowhere" not in advice and f"doctor {model}" not in advice
+        assert "where" not in advice and f"doctor {model}" not in advice
 
 
 def test_the_names_of_the_field_are_understood_and_told_once() -> None:

@@ -140,10 +140,10 @@ def commands(folder: Path, model: str, engine: str) -> list[list[str]]:
 def test_predicting_exporting_and_serving_are_private(
     small_task: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """In one process, which loads each library once; `make proof` has all engines export."""
+    """In one process, which loads each library once; `make proof` has all engines do everything."""
     model = str(small_task("classification"))
     both = [commands(tmp_path, model, engine) for engine in ENGINES]
-    typed = json.dumps([predict for predict, _ in both] + [both[0][1]])
+    typed = json.dumps([predict for predict, _ in both] + [both[min(1, len(both) - 1)][1]])
     assert run(tmp_path / "watched", COMMANDS + SERVE, model, "torch", typed) == NOTHING
 
 

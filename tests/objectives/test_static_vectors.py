@@ -180,11 +180,16 @@ def test_vectors_go_in_and_out_and_have_neighbours(tmp_path: Path) -> None:
     assert without.value.where == str(folder) and not (tmp_path / "heads").exists()
 
 
-def test_the_files_of_glove_have_no_first_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("header", [b"", b"5\t2\n", b"5  2 \n"])
+def test_the_files_of_glove_have_no_first_line(header: bytes, tmp_path: Path) -> None:
     path = vectors_file(tmp_path)
-    path.write_bytes(path.read_bytes().partition(b"\n")[2])
+    path.write_bytes(header + path.read_bytes().partition(b"\n")[2])
     glove = word_vectors.read(path)
     assert glove.words == WORDS and (glove.vectors == VECTORS).all()
+    path.write_bytes(path.read_bytes() + b"new york 1 2\n")
+    with pytest.raises(DataError) as refused:
+        word_vectors.read(path)
+    assert ("first line" in str(refused.value.do)) is bool(header)
 
 
 FAULTS: list[tuple[Callable[[list[bytes]], list[bytes]], int]] = [

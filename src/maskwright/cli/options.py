@@ -18,7 +18,7 @@ from maskwright.base.calls import RECIPE_SETTINGS
 from maskwright.base.config import NONE, hints_of, lines_of, read_table
 from maskwright.base.errors import ConfigError, Finding, UsageError, near, near_path
 from maskwright.base.storage.files import next_run_folder as next_run_folder
-from maskwright.base.terminal import harmless_lines
+from maskwright.base.terminal import harmless_lines, shell_word
 from maskwright.cli.parser import is_model_folder, task_names
 from maskwright.model.device.choices import Precision, engine_names
 
@@ -265,6 +265,8 @@ def require_existing(path: Path | None, kind: str, command: str = "") -> None:
         return
     advice = hub.advice(path) if model and not file and command.find(" MODEL") >= 0 else None
     name = {"model": "MODEL", "run": "RUN", "folder": "FOLDER"}.get(kind, "FILE")
+    if not file and (quoted := shell_word(path)) != str(path):
+        command = command.replace(quoted, name)
     words = command.replace(";", " ;").split(" ")  # of examples, which are separated so
     for number, word in enumerate(words):
         # A word behind the name of a new folder, or behind `echo`, need not exist.

@@ -255,9 +255,11 @@ class _Candidate:
             [folding.data.parts[TRAIN][i] for n in numbers for i in folding.folds[n]], outputs
         )
 
-    def forget(self) -> None:
-        """Drop the outputs for the folds."""
-        self._outputs.clear()
+    def refolded(self, factor: float) -> _Candidate:
+        """Return the candidate for other folds, of which each has `factor` times as many rows."""
+        # Fixed vectors are computed once for all folds.
+        seconds = self.seconds * (factor if self.method.head_alone else 1.0)
+        return replace(self, seconds=seconds, _outputs={})
 
     def short_trial(self, parts: Dataset, seed: int) -> float:
         """Return the metric on the part "test" after training on the part "train"."""
@@ -410,11 +412,14 @@ class _Selection:
         timed = sorted(timed, key=lambda c: (c.method.opens_network, c.seconds))
         limit = self.end - time.perf_counter()
         skipped = self._without_time(timed, limit + self.estimated)
-        if skipped and self.can_refold:
-            refolded = replace(self, num_folds=FEWER_FOLDS)
-            if len(skipped_then := refolded._without_time(timed, limit)) < len(skipped):
-                self._refold(timed)
-                skipped = skipped_then
+        if skipped and self.can_refold and self.num_folds > FEWER_FOLDS:
+            refolded = [c.refolded(self.num_folds / FEWER_FOLDS) for c in timed]
+            fewer = replace(self, num_folds=FEWER_FOLDS)
+            if len(skipped_then := fewer._without_time(refolded, limit)) < len(skipped):
+                timed, skipped = refolded, skipped_then
+                seeds = [folding.seed for folding in self.foldings]
+                self.foldings = fold(self.data, FEWER_FOLDS, seeds)
+                self.num_folds, self.estimated = FEWER_FOLDS, 0.0
         self.skipped |= skipped
         usable = [candidate for candidate in timed if candidate.name not in skipped]
         self.best, self.num_compared = timed[0], self.num_folds
@@ -452,16 +457,6 @@ class _Selection:
                 needs += f", of {duration(max(0.0, remaining))} left"
                 skipped[candidate.name] = f"{counted(num_trainings, 'training')} {needs}"
         return skipped
-
-    def _refold(self, timed: Sequence[_Candidate]) -> None:
-        """Divide the rows into `FEWER_FOLDS`."""
-        seeds = [folding.seed for folding in self.foldings]
-        self.foldings = fold(self.data, FEWER_FOLDS, seeds)
-        for candidate in timed:
-            candidate.forget()
-            if candidate.method.head_alone:  # whose time is divided by the number of folds
-                candidate.seconds *= self.num_folds / FEWER_FOLDS
-        self.num_folds, self.estimated = FEWER_FOLDS, 0.0
 
     def try_candidates(self, waiting: Sequence[_Candidate]) -> SeedResult | None:
         """Try candidates and set `best`; return its training if the validation part decides."""
@@ -601,7 +596,7 @@ def select_method(
             trial_seed=seeds[-1] + 1 if is_search else seeds[0],
             begin=begin,
             limit=limit,
-            can_refold=folds is None and is_cross_validated(data) and num_folds > FEWER_FOLDS,
+            can_refold=folds is None and is_cross_validated(data) and not is_search,
             panel=panel,
             say=say,
             skipped=skipped,

@@ -70,7 +70,8 @@ from pathlib import Path
 
 import maskwright
 
-if files := list(filter(os.path.isfile, sys.argv[1:])):
+tables = (".txt", ".csv", ".tsv", ".json", ".jsonl")  # an image is an example
+if files := [arg for arg in sys.argv[1:] if arg.endswith(tables) and os.path.isfile(arg)]:
     sys.exit(f"an argument is a text, not a file: python predict.py < {files[0]}")
 lines = sys.argv[1:] or [line.rstrip("\\n") for line in sys.stdin]
 examples = [json.loads(line) if line[:1] in ("{", "[") else line for line in lines]

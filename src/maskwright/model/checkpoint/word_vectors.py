@@ -60,7 +60,8 @@ def read(path: Path) -> WordVectors:
     """
     with path.open("rb") as file:
         header = file.readline(LONGEST_HEADER)
-        sizes = header.rstrip().split(b" ")
+        sizes = header.split()
+        fix_file, fix_line = "take a whole copy of the file", "correct the line, or remove it"
         if is_headless := len(sizes) > 2:
             file.seek(0)
             width = file.readline().rstrip().count(b" ")
@@ -68,46 +69,54 @@ def read(path: Path) -> WordVectors:
             file.seek(0)
         elif len(sizes) == 2 and all(size.isdigit() and int(size) for size in sizes):
             count, width = map(int, sizes)
+            fix_file += ", or correct its first line"
+            fix_line += " and lower the number in line 1"
         else:
             expected = "the numbers of words and of dimensions, such as 400000 300"
-            raise _wrong(path, 1, header, expected, _WHOLE)
+            raise _wrong(path, 1, header, expected, fix_file)
         size = path.stat().st_size
         if count * (2 * width + 1) > size:  # a digit and a blank for each number
             fitting = f"a file of {count * (2 * width + 1):,} bytes or more"
-            raise _wrong(path, 1, header, f"{fitting}, and this one has {size:,}", _WHOLE)
+            raise _wrong(path, 1, header, f"{fitting}, and this one has {size:,}", fix_file)
         words, vectors = list[str](), np.empty((count, width), np.float32)
         numbers: dict[str, int] = {}
         for number, line in enumerate(file):
             where = number + 2 - is_headless
             word, *values = line.rstrip().split(b" ")
-            if number == count or len(values) != width or not word:
-                expected = f"{count:,} lines" if number == count else f"a word and {width} numbers"
-                raise _wrong(path, where, line, expected, _WHOLE)
+            if number == count:
+                raise _wrong(path, where, line, f"{count:,} lines", fix_file)
+            if len(values) != width or not word:
+                do = fix_line if is_headless else fix_file
+                raise _wrong(path, where, line, f"a word and {width} numbers", do)
             try:
                 words.append(word.decode())
                 vectors[number] = np.array(values, np.float32)
             except ValueError:
-                raise _wrong(path, where, line, f"a word in UTF-8 and {width} numbers") from None
+                expected = f"a word in UTF-8 and {width} numbers"
+                raise _wrong(path, where, line, expected, fix_line) from None
             if not np.isfinite(vectors[number]).all():
-                raise _wrong(path, where, line, "finite numbers")
+                raise _wrong(path, where, line, "finite numbers", fix_line)
             if (earlier := numbers.setdefault(words[-1], where)) != where:
-                raise _wrong(path, where, line, f"each word once, and line {earlier} has this one")
+                expected = f"each word once, and line {earlier} has this one"
+                raise _wrong(path, where, line, expected, fix_line)
     if len(words) != count:
-        raise _wrong(path, len(words) + 1, b"the end of the file", f"{count:,} words", _WHOLE)
+        raise _wrong(path, len(words) + 1, b"the end of the file", f"{count:,} words", fix_file)
     return WordVectors(words, vectors)
 
 
-_WHOLE = "take a whole copy of the file, or correct its first line"
-_TEXT = "write it as text, such as with gensim: vectors.save_word2vec_format(FILE, binary=False)"
 BINARY = re.compile(rb"[\0-\x08]")
+PACKED = (b"PK", b"\x1f\x8b")  # zip, gzip
 
 
-def _wrong(path: Path, line: int, content: bytes, expected: str, do: str = "") -> DataError:
+def _wrong(path: Path, line: int, content: bytes, expected: str, do: str) -> DataError:
+    if content.startswith(PACKED):
+        do = "unpack it"
+    elif BINARY.search(content):
+        do = "write text, such as with gensim: vectors.save_word2vec_format(FILE, binary=False)"
     return DataError(
         "not word vectors in word2vec's text format",
         where=f"{path}, line {line}",
         found=shorten(content.decode(errors="replace").strip()) or "nothing",
         wanted=expected,
-        do=(_TEXT if BINARY.search(content) else do)
-        or "correct the line, or remove it and lower the number in line 1",
+        do=do,
     )

@@ -353,9 +353,10 @@ def rows(
     sample = list(_sentences([first_block], file, any_line, 0))
     lines = (_split_columns(line) for _, line in first_block.lines() if not COMMENT.match(line))
     first_line = next((c for c in lines if c[:1] not in ([], ["\r"], [DOCUMENT])), [])
-    header = header or (_roles_in(first_line) if is_header(first_line) else ())
     widths = [len(words[0]) for words, _ in sample]
     usual_width = max(set(widths), key=widths.count, default=0)
+    if not header and is_header(first_line) and len(first_line) == usual_width:
+        header = _roles_in(first_line)
     names: dict[int, tuple[str | None, ...]] = {}  # by the number of columns of a sentence
     blocks = itertools.chain([first_block], blocks)
     for words, line in _sentences(blocks, file, ledger, usual_width):
