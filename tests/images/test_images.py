@@ -12,6 +12,7 @@ import torch
 
 import maskwright
 from checkpoint.small import model_of, readable, small
+from labelled.tables import write
 from maskwright.ask.predict.predictor import load as load_model
 from maskwright.base.errors import (
     CheckpointError,
@@ -178,8 +179,16 @@ def test_folders_and_files_of_many_are_tables(tmp_path: Path) -> None:
     (tmp_path / "named").mkdir()
     ppm(tmp_path / "named" / "1.ppm", PIXELS[0]), ppm(tmp_path / "named" / "2.ppm", PIXELS[1])
     (tmp_path / "named" / "metadata.csv").write_text("file_name,label\n1.ppm,cat\n")
+    namesake = ppm(tmp_path / "named" / "other" / "1.ppm", PIXELS[2])
     (counts,) = load(tmp_path / "named").counts.values()
-    assert [Path(file).name for file in counts.ignored.files] == ["2.ppm"]
+    assert sorted(counts.ignored.files) == [str(tmp_path / "named" / "2.ppm"), namesake]
+    for image in ("figures/a.ppm", "logos/b.ppm"):
+        ppm(tmp_path / "texts" / image, PIXELS[0])
+    for text in ("pos/1.txt", "neg/1.txt"):
+        write(tmp_path / "texts" / text, "A text of a class.")
+    assert [row.values["label"] for row in load(tmp_path / "texts").first] == ["neg", "pos"]
+    ppm(tmp_path / "texts" / "pos" / "img" / "a.ppm", PIXELS[0])
+    assert find_images(tmp_path / "texts") is None
     for name, sizes, content in (
         ("train-images-idx3-ubyte", (2, 8, 8), PIXELS[:2, :, :, 0].tobytes()),
         ("train-labels-idx1-ubyte", (2,), bytes([7, 3])),

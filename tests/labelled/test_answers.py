@@ -214,6 +214,18 @@ def test_an_empty_answer_is_none_whatever_its_position(tmp_path: Path) -> None:
     assert {row.answers for part in parts.values() for row in part} == {(), (("Anna", 0),)}
 
 
+def test_numbers_of_json_are_answers_in_their_context(tmp_path: Path) -> None:
+    answers = [1912, "1912", [1912], {"text": [1912], "answer_start": [3]}]
+    for mixed in (answers[:1], answers[:2], answers):
+        rows = [
+            {"question": f"When {n}?", "context": "in 1912", "answer": mixed[n % len(mixed)]}
+            for n in range(8)
+        ]
+        columns = {"question": "question", "context": "context", "answers": "answer"}
+        dataset = prepare(write_rows(tmp_path / "a.jsonl", rows), columns=columns, division=None)
+        assert {row.answers for row in dataset.parts["all"]} == {(("1912", 3),)}
+
+
 def test_an_answer_without_a_position_that_stands_twice_asks_for_one(tmp_path: Path) -> None:
     rows = [{"question": f"Who {n}?", "context": f"Anna {n}.", "answer": "Anna"} for n in range(9)]
     rows[3]["context"] = "Anna saw Anna."

@@ -61,6 +61,7 @@ CELLS: dict[str, Any] = {
     "sevenths": lambda n: n / 7,
     "signs": lambda n: n % 2 * 2 - 1,
     "digits": lambda n: str(3 * n),
+    "number within": lambda n: f"It opened in {3 * n} and closed.",
     "bool": lambda n: bool(n % 2),
     "yes or no": lambda n: ("yes", "no")[n % 2],
     "letter": lambda n: "ABC"[n % 3],
@@ -134,7 +135,13 @@ question: text, document_title: title, answer: other, label: 2 -> pair-classific
 question: text, passage: other, answer: yes or no -> pair-classification
 question: text, context: other, answer: yes or no -> pair-classification, second=context
 question: text, context: other, A: in, B: on, C: at, answer: letter -> multiple-choice
-question: text, context: other, answer: digits -> question-answering, answers=answer
+question: text, context: number within, answer: digits -> question-answering, answers=answer
+question: text, context: number within, answer: count -> question-answering, answers=answer
+document: text, answers: digits, question: other, label: name -> classification, text=document
+question: other, article: text, answers: count, score: eighths -> regression, label=score
+query: in, passage: at, answer: on, answer_start: 3, answer2: on, answer3: at -> question-answering
+question: text, context: other, answer: in, answer2: on, answer3: at -> question-answering
+question: text, context: other, answer: in, answer1: in, answer2: on -> multiple-choice
 Text: text, Summary: other, Score: 5 -> classification
 title: other, body: text, category: name -> classification
 question: text, url: url, label: 2 -> classification

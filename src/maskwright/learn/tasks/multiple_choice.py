@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import string
 from collections import Counter
@@ -88,8 +89,9 @@ class ChoicesLayout(Layout):
             for spelling in ANSWERING:
                 name = search.by_plain.get(spelling)
                 if "label" not in search.roles and name in {c.name for c in search.free()}:
-                    assert name is not None
-                    search.take("label", [name], "by its name")
+                    search.take("label", [str(name)], "by its name")
+                    if spelling == "answer" and "context" in search.roles and _is_span(search):
+                        del search.roles["label"]
 
     def reason(self, columns: Columns) -> str:
         return "each row has a question and several choices"
@@ -166,6 +168,16 @@ def _right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) 
         valid_answers = f"0 to {len(options) - 1}, a letter from A on, or the choice itself"
         raise cell_error("the label is no choice of this row", row, name, valid_answers)
     return index
+
+
+def _is_span(search: ColumnSearch) -> bool:
+    """Whether the label seems to be a span of the context: located, or rarely a choice."""
+    (label,), choices, hits = search.roles["label"], search.roles["choices"], 0
+    for row in search.rows:
+        with contextlib.suppress(DataError):
+            _right_of(row, label, _options_of(row, choices), _keys_of(row, choices))
+            hits += 1
+    return not search.alone and ("answerstart" in search.by_plain or 2 * hits < len(search.rows))
 
 
 def _require_from_zero(rows: Iterable[Row], columns: Columns) -> None:

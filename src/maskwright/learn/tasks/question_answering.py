@@ -57,7 +57,7 @@ from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.objectives.base.corruption import Sequences
 from maskwright.text.tables import marked_text
 from maskwright.text.tables.cell_values import as_integer, is_empty, missing, require_field, text_in
-from maskwright.text.tables.columns import NAMES, TEXTLIKE, ColumnSearch
+from maskwright.text.tables.columns import NAMES, TEXTLIKE, ColumnSearch, nearly_all
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
 from maskwright.text.tables.marked_text import as_read, cause_of_place, whole_words
@@ -97,14 +97,14 @@ class QuestionLayout(Layout):
     def find(self, search: ColumnSearch) -> None:
         if "answers" not in search.roles and (_has_verdicts(search) or _is_yes_or_no(search)):
             return
+        search.by_name("context", lambda c: c.kind in TEXTLIKE)
         search.by_name(
             "answers",
             lambda c: (
                 c.kind in ("object", "texts", "text", "mixed")
-                or (c.kind in TEXTLIKE and not c.has_classes)
+                or (c.kind in TEXTLIKE and not c.has_classes and _is_in_contexts(search, c.name))
             ),
         )
-        search.by_name("context", lambda c: c.kind in TEXTLIKE)
         if "context" in search.roles:
             search.by_name("question", lambda c: c.kind in TEXTLIKE)
 
@@ -172,6 +172,14 @@ def _has_verdicts(search: ColumnSearch) -> bool:
     )
 
 
+def _is_in_contexts(search: ColumnSearch, name: str) -> bool:
+    """Whether a column is named like answers, and nearly all its numbers occur in the contexts."""
+    context = search.roles.get("context", ("",))[0]
+    cells = ((str(value_of(r, name)).strip(), str(value_of(r, context))) for r in search.rows)
+    hits = (bool(n and re.search(rf"(?<!\d){re.escape(n)}(?!\d)", text)) for n, text in cells)
+    return plain(name) in NAMES["answers"] and nearly_all(sum(hits), search.described[name].rows)
+
+
 def _is_yes_or_no(search: ColumnSearch) -> bool:
     """Whether all answers are yes or no, which need not occur in the text."""
     name = next((n for s in NAMES["answers"] if (n := search.by_plain.get(s))), None)
@@ -199,15 +207,15 @@ def _parse_answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], 
         start = value_of(row, "answer_start")
         starts = start if type(start) is list else [start]
         starts = [] if not texts or is_empty(start) else starts
-    if type(texts) is str:
+    if type(texts) in (str, int, float):
         texts, starts = [texts], [starts]
-    if type(texts) is not list or not all(type(t) is str for t in texts):
+    if type(texts) is not list or not all(type(t) in (str, int, float) for t in texts):
         raise missing(row, name, "answer", '{"text": ["…"], "answer_start": [0]}')
     if type(starts) is not list or (starts and len(starts) != len(texts)):
         raise missing(row, name, "place of an answer", "as many answer_start as text")
     offsets = [as_integer(start) for start in starts] if starts else [None] * len(texts)
     answers = zip(texts, offsets, strict=True)
-    return tuple(_locate(text, offset, context, row, name) for text, offset in answers)
+    return tuple(_locate(str(text), offset, context, row, name) for text, offset in answers)
 
 
 def _is_unanswerable(row: Row) -> bool | None:

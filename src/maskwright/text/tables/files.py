@@ -10,9 +10,10 @@ lists them. `read.py` reads one file.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -90,11 +91,13 @@ def load(
             features = class_names_in(features_of(source))
             names |= {column: dict(enumerate(map(str, classes))) for column, classes in features}
     if any(map(is_of_images, map(Path, ignored.files))):  # which the rows of a table may name
-        values = (
-            value for rows in rows_by_split.values() for r in rows for value in r.values.values()
-        )
-        named = {Path(value).name for value in values if is_image_name(value)}
-        ignored.files[:] = [file for file in ignored.files if Path(file).name not in named]
+        named = {
+            os.path.normpath(os.path.join(base, value))
+            for row in chain(*rows_by_split.values())
+            for value in filter(is_image_name, row.values.values())
+            for base in (os.path.dirname(row.file), "")
+        }
+        ignored.files[:] = [file for file in ignored.files if os.path.normpath(file) not in named]
     resolve_labels(rows_by_split, counts)
     first_counts = next(iter(counts.values()))
     first_counts.without_part += unassigned_files

@@ -86,11 +86,13 @@ def find_images(path: Path) -> tuple[dict[str, list[Row]], IgnoredFiles] | None:
 
 
 def _may_be_data(file: Path, image_folders: Collection[Path]) -> bool:
-    """Whether a file is a table or text, and no note above the folders of the classes."""
+    """Whether a file is a table or text, and no note above the folders of all classes of a part."""
     kind = KINDS.get(file.suffix.lower())
-    is_above = len(image_folders) > 1 and file.parent not in image_folders
-    is_note = is_above or ABOUT.match(file.name) or CLASS_NAMES.fullmatch(file.name)
-    return kind is not None and not (kind == "text" and is_note)
+    if kind != "text" or ABOUT.match(file.name) or CLASS_NAMES.fullmatch(file.name):
+        return kind not in (None, "text")
+    num_below = sum(file.parent in folder.parents for folder in image_folders)
+    least = 2 if file.parent.name.lower() in PART_WORDS else max(2, len(image_folders))
+    return num_below < least or file.parent in image_folders
 
 
 def _part_of(name: str) -> str:
