@@ -265,7 +265,7 @@ def require_existing(path: Path | None, kind: str, command: str = "") -> None:
         return
     advice = hub.advice(path) if model and not file and command.find(" MODEL") >= 0 else None
     name = {"model": "MODEL", "run": "RUN", "folder": "FOLDER"}.get(kind, "FILE")
-    if not file and (quoted := shell_word(path)) != str(path):
+    if not model and (quoted := shell_word(path)) != str(path):  # a model may be a misplaced text
         command = command.replace(quoted, name)
     words = command.replace(";", " ;").split(" ")  # of examples, which are separated so
     for number, word in enumerate(words):
