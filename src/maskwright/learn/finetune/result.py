@@ -70,12 +70,13 @@ from pathlib import Path
 
 import maskwright
 
+folder = Path(__file__).resolve().parent
 tables = (".txt", ".csv", ".tsv", ".json", ".jsonl")  # an image is an example
 if files := [arg for arg in sys.argv[1:] if arg.endswith(tables) and os.path.isfile(arg)]:
-    sys.exit(f"an argument is a text, not a file: python predict.py < {files[0]}")
+    sys.exit(f"an argument is a text, not a file: maskwright predict {folder} {files[0]}")
 lines = sys.argv[1:] or [line.rstrip("\\n") for line in sys.stdin]
 examples = [json.loads(line) if line[:1] in ("{", "[") else line for line in lines]
-for answer in maskwright.load(Path(__file__).resolve().parent).predict(examples):
+for answer in maskwright.load(folder).predict(examples):
     print(json.dumps(answer))
 '''
 EXAMPLE_CHARACTERS = 2_000  # of the texts that results.json repeats
