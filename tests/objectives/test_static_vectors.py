@@ -190,6 +190,11 @@ def test_the_files_of_glove_have_no_first_line(header: bytes, tmp_path: Path) ->
     with pytest.raises(DataError) as refused:
         word_vectors.read(path)
     assert ("first line" in str(refused.value.do)) is bool(header)
+    for line, is_packed in ((b"PK\x03\x04 1", True), (b"PKW 1", False)):
+        path.write_bytes(b"1 2\n" + line)
+        with pytest.raises(DataError) as refused:
+            word_vectors.read(path)
+        assert ("unpack" in str(refused.value.do)) is is_packed
 
 
 FAULTS: list[tuple[Callable[[list[bytes]], list[bytes]], int]] = [

@@ -272,11 +272,9 @@ def require_existing(path: Path | None, kind: str, command: str = "") -> None:
         # A word behind the name of a new folder, or behind `echo`, need not exist.
         if not file and Path(word) == path and words[number - 1] not in ("--out", "echo"):
             words[number] = name
-    do = (
-        f"{advice}; or the same command with --download"
-        if advice
-        else " ".join(words).replace(" ;", ";")
-    )
+    do = " ".join(words).replace(" ;", ";")
+    if advice:
+        do = f"{advice}; or the same command with --download"
     if model and str(path) in catalogue.names("recipes"):
         do = f"train this recipe first: maskwright pretrain {path} --text FILE --out runs/{path}"
     expected = "the folder of a model or a run" if file else near_path(path, folders=model)

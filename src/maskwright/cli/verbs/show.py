@@ -13,6 +13,7 @@ from maskwright.base.config import to_toml
 from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import counted, harmless_lines, shell_word
 from maskwright.cli.options import add_settings
+from maskwright.cli.parser import is_model_folder
 from maskwright.text.corpus.saved import is_curated, is_run
 
 if TYPE_CHECKING:
@@ -92,9 +93,7 @@ def _other(path: Path) -> tuple[str, str]:
     if is_curated(path):
         return "a curated corpus", f"its card is {path / 'card.md'}, its page {path / 'page.html'}"
     for folder in path.parents:
-        if is_run(folder) or any(
-            (folder / name).is_file() for name in ("task.json", "config.json")
-        ):
+        if is_run(folder) or is_model_folder(folder):
             return f"a part of {folder}", f"maskwright show {shell_word(folder)}"
     return ("a folder" if path.is_dir() else "a file"), "maskwright list recipes"
 

@@ -65,6 +65,7 @@ maskwright and no network.
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -73,7 +74,7 @@ import maskwright
 folder = Path(__file__).resolve().parent
 tables = (".txt", ".csv", ".tsv", ".json", ".jsonl")  # an image is an example
 if files := [arg for arg in sys.argv[1:] if arg.endswith(tables) and os.path.isfile(arg)]:
-    sys.exit(f"an argument is a text, not a file: maskwright predict {folder} {files[0]}")
+    sys.exit("texts, not files: " + shlex.join(["maskwright", "predict", str(folder), files[0]]))
 lines = sys.argv[1:] or [line.rstrip("\\n") for line in sys.stdin]
 examples = [json.loads(line) if line[:1] in ("{", "[") else line for line in lines]
 for answer in maskwright.load(folder).predict(examples):

@@ -88,10 +88,10 @@ class ChoicesLayout(Layout):
                 search.take("question", search.roles.pop("context"), search.why.pop("context"))
             for spelling in ANSWERING:
                 name = search.by_plain.get(spelling)
-                if "label" not in search.roles and name in {c.name for c in search.free()}:
+                if "label" in search.roles or name not in {c.name for c in search.free()}:
+                    continue
+                if spelling != "answer" or not _is_span(search, str(name)):
                     search.take("label", [str(name)], "by its name")
-                    if spelling == "answer" and "context" in search.roles and _is_span(search):
-                        del search.roles["label"]
 
     def reason(self, columns: Columns) -> str:
         return "each row has a question and several choices"
@@ -170,14 +170,16 @@ def _right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) 
     return index
 
 
-def _is_span(search: ColumnSearch) -> bool:
-    """Whether the label seems to be a span of the context: located, or rarely a choice."""
-    (label,), choices, hits = search.roles["label"], search.roles["choices"], 0
+def _is_span(search: ColumnSearch, name: str) -> bool:
+    """Whether a column "answer" seems to hold spans of the context: located, or rarely a choice."""
+    if search.alone or "context" not in search.roles:
+        return False
+    choices, hits = search.roles["choices"], 0
     for row in search.rows:
         with contextlib.suppress(DataError):
-            _right_of(row, label, _options_of(row, choices), _keys_of(row, choices))
+            _right_of(row, name, _options_of(row, choices), _keys_of(row, choices))
             hits += 1
-    return not search.alone and ("answerstart" in search.by_plain or 2 * hits < len(search.rows))
+    return "answerstart" in search.by_plain or 2 * hits < len(search.rows)
 
 
 def _require_from_zero(rows: Iterable[Row], columns: Columns) -> None:

@@ -105,7 +105,7 @@ def read(path: Path) -> WordVectors:
 
 
 BINARY = re.compile(rb"[\0-\x08]")
-PACKED = (b"PK", b"\x1f\x8b")  # zip, gzip
+PACKED = (b"PK\x03\x04", b"\x1f\x8b")  # zip, gzip
 
 
 def _wrong(path: Path, line: int, content: bytes, expected: str, do: str) -> DataError:
