@@ -80,14 +80,47 @@ def test_the_number_of_threads_is_chosen_by_a_test(
     monkeypatch.setattr(machine, "_products", speeds.__getitem__)
     monkeypatch.setattr(threads, "cores", lambda: 2)
     monkeypatch.setattr(threads, "busy_cores", lambda: busy)
-    machine._fastest.cache_clear()
+    machine._first_choice.cache_clear()
     monkeypatch.setattr(threads, "chosen_by_user", True)
     assert machine.use_threads() is None and now == [2]  # the control: OMP_NUM_THREADS is set
     monkeypatch.setattr(threads, "chosen_by_user", False)
     finding = machine.use_threads()
-    machine._fastest.cache_clear()
+    machine._first_choice.cache_clear()
     assert now[-1] == (chosen or 2)
     assert (finding is None) is (chosen is None)
+
+
+def test_a_server_chooses_anew_when_others_come_or_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, busy, number = [0.0], [1.0], [2]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: number[-1])
+    monkeypatch.setattr(torch, "set_num_threads", number.append)
+    monkeypatch.setattr(machine, "USUAL_THREADS", 2)
+    monkeypatch.setattr(machine, "_products", {1: 9.0, 2: 1.0}.__getitem__)
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    monkeypatch.setattr(threads, "busy_cores", lambda: busy[-1])
+    monkeypatch.setattr(threads, "CoreUse", lambda: SimpleNamespace(busy=lambda: busy[-1]))
+    monkeypatch.setattr(threads, "chosen_by_user", False)
+    monkeypatch.setattr(machine.time, "monotonic", lambda: clock[-1])
+
+    def counts(watch: machine.ThreadWatch) -> list[int]:
+        """The number of threads beside a busy program, at once after it ended, and later."""
+        machine._first_choice.cache_clear()
+        busy.append(1.0)
+        seen = []
+        for seconds, now_busy in ((0.0, 0.0), (1.0, 0.0), (30.0, 0.0), (30.0, 1.0), (30.0, 1.0)):
+            clock.append(clock[-1] + seconds)
+            watch()
+            busy.append(now_busy)
+            seen.append(watch.count)
+        machine._first_choice.cache_clear()
+        return seen
+
+    assert counts(machine.ThreadWatch()) == [1, 1, 2, 2, 1]
+    number.append(3)  # set by the program that starts the server
+    assert counts(machine.ThreadWatch()) == [3] * 5
+    monkeypatch.setattr(threads, "chosen_by_user", True)
+    number.append(2)
+    assert counts(machine.ThreadWatch()) == [2] * 5
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(5.0, 0.25), (60.0, 1.5)])

@@ -2,9 +2,10 @@
 
 PyTorch's threads wait for each other in every operation, so one that shares its core holds up all.
 Where other processes keep cores busy, `use_threads` chooses the number by a short test; on idle
-cores nothing is tested and nothing changed. The number is chosen once in a process: another one
-rounds otherwise, so a resumed run has the number that it began with, and where others come during a
-run, `SlowdownHook` only reports how fast fewer threads are (`base/threads.py`, docs/log.md).
+cores nothing is tested and nothing changed. A run keeps its number: another one rounds otherwise,
+so a resumed run has the number that it began with, and where others come during a run,
+`SlowdownHook` only reports how fast fewer threads are (`base/threads.py`, docs/log.md). A server
+chooses anew (`ThreadWatch`).
 
 Denormals, which cost microcode, are flushed in every thread while a run trains (`flushed`).
 
@@ -41,6 +42,7 @@ from maskwright.base.memory import peak_resident, resident
 from maskwright.base.terminal import counted
 from maskwright.model.device.choices import Precision, require_device, usual_choice
 
+WATCH_SECONDS = 20.0  # between two looks of a process that lives long
 SLOWED = 0.5  # the share of its best speed below which a run is asked why
 TEST_SECONDS, TEST_ROUNDS = 0.04, 3
 USUAL_THREADS = torch.get_num_threads()  # unless the program changes them
@@ -152,13 +154,21 @@ def use_threads(count: int | None = None) -> Finding | None:
     if count is not None:
         torch.set_num_threads(count)
         return None
-    return None if threads.chosen_by_user else _fastest()
+    return None if threads.chosen_by_user else _first_choice()
 
 
 @functools.cache
-def _fastest() -> Finding | None:
-    cores, usual = threads.cores(), torch.get_num_threads()
-    if usual == 1 or usual != USUAL_THREADS or (busy := threads.busy_cores()) < threads.BUSY:
+def _first_choice() -> Finding | None:
+    if USUAL_THREADS == 1 or torch.get_num_threads() != USUAL_THREADS:
+        return None
+    return _choose_threads(threads.busy_cores())
+
+
+def _choose_threads(busy: float) -> Finding | None:
+    """Compute with the fastest number of threads while others keep `busy` cores busy."""
+    cores, usual = threads.cores(), USUAL_THREADS
+    if busy < threads.BUSY:
+        torch.set_num_threads(usual)
         return None
     counts = sorted({1, min(usual, max(1, cores - round(busy))), usual})
     speeds = dict.fromkeys(counts, 0.0)
@@ -185,6 +195,36 @@ def _products(count: int) -> float:
         while (elapsed := time.perf_counter() - start) < TEST_SECONDS:
             states, number = torch.nn.functional.gelu(states @ weights) + 1.0, number + 1
     return number / elapsed
+
+
+class ThreadWatch:
+    """Chooses the number of threads anew when other programs come or go, in a process that lives
+    long, such as a server started together with others.
+
+    The thread that computes calls it, since PyTorch has a number of threads for each thread.
+
+    Attributes:
+        count: the number of threads in use; 0 before the first call.
+    """
+
+    def __init__(self) -> None:
+        self.count, self._near_others = 0, False
+        self._looked, self._cores = time.monotonic(), threads.CoreUse()
+
+    def __call__(self) -> None:
+        """Look at the cores if `WATCH_SECONDS` have passed since the last look."""
+        if not self.count:
+            self._near_others = use_threads() is not None
+            self.count = torch.get_num_threads()
+            is_usual = self._near_others or self.count == USUAL_THREADS
+            self._fixed = threads.chosen_by_user or USUAL_THREADS == 1 or not is_usual
+        elif self._fixed or time.monotonic() - self._looked < WATCH_SECONDS:
+            return
+        elif ((busy := self._cores.busy()) >= threads.BUSY) != self._near_others:
+            self._near_others = not self._near_others
+            _choose_threads(busy)
+            self.count = torch.get_num_threads()
+        self._looked, self._cores = time.monotonic(), threads.CoreUse()
 
 
 def waiting() -> str:

@@ -81,6 +81,7 @@ def serve(
         And as `maskwright.load`.
     """
     require_packages("serving", "fastapi", "h11", "uvicorn")
+    from maskwright.model.device.machine import use_threads
     from maskwright.ship.serve.app import Application
     from maskwright.ship.serve.callers import KeyFile
     from maskwright.ship.serve.gate import Gate
@@ -146,6 +147,8 @@ def serve(
         for name in model_host.names:
             engine = model_host.model(name).engine()
             say(f"{name}: {engine.describe()}; answers {', '.join(engine.abilities)}")
+        if finding := use_threads():
+            say(str(finding))
         say(f"ready: {url} (routes: {url}/docs)")
 
     asyncio.run(server.run_until_stopped(load, ready))

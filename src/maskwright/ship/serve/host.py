@@ -29,6 +29,7 @@ from maskwright.base.errors import CheckpointError, IncompatibleError, UsageErro
 from maskwright.learn.tasks.base.late_interaction import Role
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType, pipeline_answers
 from maskwright.model.device.choices import TORCH, Precision
+from maskwright.model.device.machine import ThreadWatch
 from maskwright.model.inference.fill_mask import spelled_masks
 from maskwright.model.inference.growing_text import Piece
 from maskwright.ship.serve import encoding
@@ -133,7 +134,8 @@ class Host:
         self._generation = GenerationScheduler(
             self.limits.max_writing_tokens, self.limits.max_queue_tokens, self._call_on_loop
         )
-        self._device = Device(self._queue, self._deliver, self._generation)
+        self._threads = ThreadWatch()
+        self._device = Device(self._queue, self._deliver, self._generation, self._threads)
         self.waiting_line = WaitingLine(self._room)
         self._loop: asyncio.AbstractEventLoop  # set by `start`
         self.incoming_tokens = 0  # estimated tokens of requests that are not in the queue yet
@@ -156,6 +158,7 @@ class Host:
             "mw_read_seconds": lambda: self._device.seconds["read"],
             "mw_write_seconds": lambda: self._device.seconds["write"],
             "mw_memory_bytes": memory.resident,
+            "mw_threads": lambda: self._threads.count,
             "te_queue_size": lambda: len(self._queue) + len(self.waiting_line),
         }
 

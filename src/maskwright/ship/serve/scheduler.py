@@ -422,10 +422,17 @@ class Device:
         queue: items that are computed in batches.
         deliver: called on the device thread with pairs of items and results.
         stepped: work that is computed in steps, alternating with batches.
+        before_turn: called before each batch or step, on the device thread.
     """
 
-    def __init__(self, queue: Queue, deliver: Deliver, stepped: SteppedWork) -> None:
-        self.queue, self.stepped = queue, stepped
+    def __init__(
+        self,
+        queue: Queue,
+        deliver: Deliver,
+        stepped: SteppedWork,
+        before_turn: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.queue, self.stepped, self._before_turn = queue, stepped, before_turn
         self.seconds = dict.fromkeys((READ, WRITE), 0.0)
         self._deliver, self._share = deliver, FairShare()
         self._changed = threading.Condition()
@@ -474,6 +481,7 @@ class Device:
     def _run(self) -> None:
         while (turn := self._turn()) is not None:
             start = self._turn_began = time.monotonic()
+            self._before_turn()
             if isinstance(turn, QueuedBatch):
                 self._deliver([(item, ItemResult(late=True)) for item in turn.dropped])
                 if turn.items:
