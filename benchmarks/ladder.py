@@ -23,7 +23,7 @@ from benchmarks.few_labels import drawn, write_rows
 from benchmarks.worldview_pictures import CSS
 from maskwright.base.report.drawing.svg import picture, place, text
 from maskwright.learn.finetune.experiment import BAG_OF_WORDS, experiment
-from maskwright.learn.pretrain.run import pretrain
+from maskwright.learn.pretrain.run import pretrain, resume
 from maskwright.learn.recipes.base.find import find, override
 from maskwright.text.corpus.saved import is_run
 
@@ -46,11 +46,12 @@ T_OF_SEEDS = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}  # Student's t, two-sided 95 
 
 
 def pretrain_models(out: Path, names: list[str], tokens: float) -> None:
-    """Pretrain each recipe that has no finished run in `out`/runs."""
+    """Pretrain each recipe in `out`/runs, or continue its run."""
     text = f"{os.environ['MASKWRIGHT_DATA']}/text/babytext"
     for name in names:
         run = out / "runs" / name
-        if is_run(run) and (run / "report.html").is_file():
+        if is_run(run):
+            resume(run)
             continue
         settings = [
             f"corpus.text=['{text}/train-00.jsonl.gz']",

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from maskwright.base.errors import IncompatibleError, UsageError
-from maskwright.model.inference import batches
-from maskwright.model.inference import likelihood as text_likelihood
+from maskwright.model.inference import batches, held_out_loss
 from maskwright.model.inference.likelihood import native, scores
 from maskwright.model.inference.likelihood_prompts import METHODS
 from maskwright.model.nn import mask
@@ -142,7 +141,7 @@ def test_order_and_batches_change_nothing(
     back = scores(made, tok, TEXTS[::-1], how)[::-1]
     alone = np.concatenate([scores(made, tok, [text], how) for text in TEXTS])
     monkeypatch.setattr(batches, "RAGGED", 20)
-    monkeypatch.setattr(text_likelihood, "_SCORES_AT_ONCE", 150)
+    monkeypatch.setattr(held_out_loss, "SCORES_AT_ONCE", 150)
     small = scores(made, tok, TEXTS, how)
     for other in (back, alone, small):
         np.testing.assert_allclose(other, whole, rtol=1e-5, atol=1e-5)

@@ -47,8 +47,9 @@ COUNTED_BYTES = 256 << 20  # of a longer text the size of its files is taken
 HELD_OUT = 0.1  # of the sample
 ENCODER_TARGETS = 0.15  # the share of the positions that an encoder predicts
 TRIAL_SHARE = 0.3  # of the seconds, from which on more rows are not tried
-# Bytes of each byte that is kept for the backward pass, of each score of a token, of a run besides.
-OF_ACTIVATIONS, OF_SCORES, OF_RUN = 2.5, 12, 28e6
+# Bytes of each byte that is kept for the backward pass, of each score of a token in training and in
+# evaluation, of a run besides.
+OF_ACTIVATIONS, OF_SCORES, OF_EVALUATED, OF_RUN = 2.5, 12, 20, 28e6
 OF_PROCESS = 280e6  # bytes of Python with torch and this package
 
 
@@ -242,9 +243,12 @@ def _memory(
     of_parameters, activations = training_bytes(architecture, compute, recipe)
     tokens = max(phase.batch * phase.length for phase in recipe.phases)
     head = architecture.vocabulary_head is not None
-    scores = targets * tokens * architecture.tokens.vocabulary if head else 0.0
-    at_once = (OF_ACTIVATIONS * activations + OF_SCORES * scores) / recipe.training.microbatches
-    return round(OF_PROCESS + OF_RUN + of_parameters + at_once)
+    scores_per_token = targets * architecture.tokens.vocabulary if head else 0.0
+    at_once = OF_ACTIVATIONS * activations + OF_SCORES * scores_per_token * tokens
+    evaluated = recipe.evaluation.batch * recipe.phases[-1].length * scores_per_token
+    evaluation = OF_EVALUATED * min(evaluated, held_out_loss.SCORES_AT_ONCE)
+    bytes_of_data = at_once / recipe.training.microbatches + evaluation
+    return round(OF_PROCESS + OF_RUN + of_parameters + bytes_of_data)
 
 
 def with_vocabulary(recipe: Recipe) -> Recipe:

@@ -32,7 +32,7 @@ from maskwright.text.store.store import TokenStore
 # One seed for all evaluations: the targets never depend on the seed of a run.
 SEED = 20_260_000
 TOP = (1, 5)
-_SCORES_AT_ONCE = 1 << 25
+SCORES_AT_ONCE = 1 << 22  # more take more memory than a small training, and no less time
 ENOUGH = 16_384  # binary decisions; a replaced-token model makes one for every token
 
 
@@ -170,7 +170,7 @@ def evaluate(
             kind_masks = objective.sorts(batch)
             losses_by_kind |= {name: [0.0, 0] for name in kind_masks if name not in losses_by_kind}
             num_text_tokens += int((~torch.isin(all_targets, framing)).sum())
-            size = max(1, _SCORES_AT_ONCE // objective.scorer.config.tokens.vocabulary)
+            size = max(1, SCORES_AT_ONCE // objective.scorer.config.tokens.vocabulary)
             for begin in range(0, len(states), size):
                 chunk_targets = all_targets[begin : begin + size]
                 scores = objective.target_scores(states[begin : begin + size]).float()

@@ -196,7 +196,6 @@ class _HiddenTokens(TokenPrediction):
 
 # Methods in which the last token of a text is only a target, not an input.
 LEFT_TO_RIGHT = ("causal", "sequence-to-sequence")
-_SCORES_AT_ONCE = 1 << 25
 
 Group = NDArray[np.int64]  # (N, n): the tokens of texts of one length
 Method = Callable[[Prepared, Tokenizer, PromptFrame, Group], NDArray[np.float64]]
@@ -393,7 +392,7 @@ def _log_probabilities(
     network: Prepared, states: Tensor, token_ids: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Return (N,) log-probabilities of `token_ids` (N,) given the hidden states (N, D)."""
-    size = max(1, _SCORES_AT_ONCE // network.config.tokens.vocabulary)
+    size = max(1, held_out_loss.SCORES_AT_ONCE // network.config.tokens.vocabulary)
     target, log_probabilities = _tensor(network, token_ids), []
     for begin in range(0, len(states), size):
         logits = network.logits(states[begin : begin + size])
