@@ -159,16 +159,14 @@ def use_threads(count: int | None = None) -> Finding | None:
 
 @functools.cache
 def _first_choice() -> Finding | None:
-    if USUAL_THREADS == 1 or torch.get_num_threads() != USUAL_THREADS:
-        return None
-    return _choose_threads(threads.busy_cores())
+    is_usual = torch.get_num_threads() == USUAL_THREADS > 1
+    return _choose_threads(threads.busy_cores()) if is_usual else None
 
 
 def _choose_threads(busy: float) -> Finding | None:
-    """Compute with the fastest number of threads while others keep `busy` cores busy."""
+    """Compute with the fastest number of threads if others keep `busy` cores busy."""
     cores, usual = threads.cores(), USUAL_THREADS
     if busy < threads.BUSY:
-        torch.set_num_threads(usual)
         return None
     counts = sorted({1, min(usual, max(1, cores - round(busy))), usual})
     speeds = dict.fromkeys(counts, 0.0)
@@ -216,13 +214,15 @@ class ThreadWatch:
         if not self.count:
             self._near_others = use_threads() is not None
             self.count = torch.get_num_threads()
-            is_usual = self._near_others or self.count == USUAL_THREADS
-            self._fixed = threads.chosen_by_user or USUAL_THREADS == 1 or not is_usual
+            by_program = not self._near_others and self.count != USUAL_THREADS
+            on_cpu = choose().device.type == "cpu"
+            self._fixed = threads.chosen_by_user or by_program or USUAL_THREADS == 1 or not on_cpu
         elif self._fixed or time.monotonic() - self._looked < WATCH_SECONDS:
             return
         elif ((busy := self._cores.busy()) >= threads.BUSY) != self._near_others:
             self._near_others = not self._near_others
-            _choose_threads(busy)
+            if _choose_threads(busy) is None:
+                torch.set_num_threads(USUAL_THREADS)
             self.count = torch.get_num_threads()
         self._looked, self._cores = time.monotonic(), threads.CoreUse()
 
