@@ -269,7 +269,6 @@ async function all(journal) {
 }
 
 const number = (value) => (typeof value === "number" ? value : NaN);
-const three = (value) => String(Number(value.toPrecision(3)));
 const share = (value) => (value > 0 && value < 0.1 ? percent(value) : `${Math.round(100 * value)} %`);
 
 function charts(courses, { axis, logarithmic, width }) {
@@ -292,7 +291,7 @@ function charts(courses, { axis, logarithmic, width }) {
   });
   const small = { ...common, width: Math.min(440, common.width), height: 220 };
   const of = (title, name, points, more = {}) => chart({
-    ...small, title, name, fromZero: true, say: three, ...more,
+    ...small, title, name, fromZero: true, ...more,
     lines: courses.map((course, n) => ({ name: alone ? "last" : course.run.name, kind: kind(n, ""), ...more.line, points: points(course) })),
   });
   const parts = [...new Set(courses.flatMap((course) => [...course.train.parts.keys()]))];
@@ -325,8 +324,8 @@ function epochsOf(run, { measure, method, chosen, seeds }, width) {
   }));
   const small = { across: "epochs", width: Math.max(280, Math.min(440, width)), height: 240 };
   const drawn = [
-    chart({ ...small, title: `${measure ?? "figure"} on validation data`, name: "validation", say: three, lines: lines("validation") }),
-    chart({ ...small, title: "Training loss", name: "epoch-loss", say: three, fromZero: true, lines: lines("loss") }),
+    chart({ ...small, title: `${measure ?? "figure"} on validation data`, name: "validation", lines: lines("validation") }),
+    chart({ ...small, title: "Training loss", name: "epoch-loss", fromZero: true, lines: lines("loss") }),
   ].filter(Boolean);
   return el("section", {}, el("h3", {}, `${run.name}${method ? `, fine-tuned: ${method}` : ""}`),
     drawn.length ? el("div", { class: "columns" }, drawn) : el("p", { class: "soft" }, "Its file has no figures by epoch."));
