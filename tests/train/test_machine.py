@@ -105,7 +105,6 @@ def test_a_server_chooses_anew_when_others_come_or_go(monkeypatch: pytest.Monkey
     def counts(watch: machine.ThreadWatch) -> list[int]:
         """The number of threads beside a busy program, at once after it ended, and later."""
         machine._first_choice.cache_clear()
-        busy.append(1.0)
         seen = []
         for seconds, now_busy in ((0.0, 0.0), (1.0, 0.0), (30.0, 0.0), (30.0, 1.0), (30.0, 1.0)):
             clock.append(clock[-1] + seconds)
@@ -116,6 +115,7 @@ def test_a_server_chooses_anew_when_others_come_or_go(monkeypatch: pytest.Monkey
         return seen
 
     assert counts(machine.ThreadWatch()) == [1, 1, 2, 2, 1]
+    assert counts(machine.ThreadWatch(fixed=True)) == [1] * 5
     number.append(3)  # set by the program that starts the server
     assert counts(machine.ThreadWatch()) == [3] * 5
     monkeypatch.setattr(threads, "chosen_by_user", True)

@@ -196,17 +196,17 @@ def _products(count: int) -> float:
 
 
 class ThreadWatch:
-    """Chooses the number of threads anew when other programs come or go, in a process that lives
-    long, such as a server started together with others.
+    """Chooses the number of threads anew when other programs come or go, in a long-lived process.
 
-    The thread that computes calls it, since PyTorch has a number of threads for each thread.
+    The thread that computes calls it, since PyTorch has a number for each thread. It is `fixed` for
+    other engines, which keep the number with which they opened a model.
 
     Attributes:
         count: the number of threads in use; 0 before the first call.
     """
 
-    def __init__(self) -> None:
-        self.count, self._near_others = 0, False
+    def __init__(self, fixed: bool = False) -> None:
+        self.count, self._near_others, self._fixed = 0, False, fixed
         self._looked, self._cores = time.monotonic(), threads.CoreUse()
 
     def __call__(self) -> None:
@@ -215,8 +215,8 @@ class ThreadWatch:
             self._near_others = use_threads() is not None
             self.count = torch.get_num_threads()
             by_program = not self._near_others and self.count != USUAL_THREADS
-            on_cpu = choose().device.type == "cpu"
-            self._fixed = threads.chosen_by_user or by_program or USUAL_THREADS == 1 or not on_cpu
+            on_cpu = choose("float32").device.type == "cpu"
+            self._fixed |= threads.chosen_by_user or by_program or USUAL_THREADS == 1 or not on_cpu
         elif self._fixed or time.monotonic() - self._looked < WATCH_SECONDS:
             return
         elif ((busy := self._cores.busy()) >= threads.BUSY) != self._near_others:

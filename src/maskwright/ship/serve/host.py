@@ -134,7 +134,7 @@ class Host:
         self._generation = GenerationScheduler(
             self.limits.max_writing_tokens, self.limits.max_queue_tokens, self._call_on_loop
         )
-        self._threads = ThreadWatch()
+        self._threads = ThreadWatch(fixed=engine != TORCH)
         self._device = Device(self._queue, self._deliver, self._generation, self._threads)
         self.waiting_line = WaitingLine(self._room)
         self._loop: asyncio.AbstractEventLoop  # set by `start`
